@@ -1,0 +1,152 @@
+"""Case: what is trained, and everything that one process could do as well."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from d3bot.spec.base import Name, Noun, Scalar, short_hash
+
+Framework = Literal["torch", "tensorflow"]
+FRAMEWORKS: tuple[Framework, ...] = ("torch", "tensorflow")
+Dtype = Literal["float64", "float32"]
+
+_VALUE = re.compile(r"^[A-Za-z0-9_.+-]{1,40}$")
+
+
+class Input(Noun):
+    """One model input.  `shape` is per example, without the batch dimension."""
+
+    name: Name
+    shape: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(min_length=1, max_length=4)
+    vocab: int = Field(default=0, ge=0, le=100_000)
+    """0 for real-valued inputs, else inputs are integer tokens in [0, vocab)."""
+
+
+class Layer(Noun):
+    """A node of the model's DAG: an operation of the layer catalogue on earlier nodes or inputs."""
+
+    name: Name
+    op: Name
+    inputs: tuple[Name, ...] = Field(min_length=1, max_length=8)
+    options: dict[Name, Scalar] = {}
+
+    @field_validator("options")
+    @classmethod
+    def _plain(cls, options: dict[str, Scalar]) -> dict[str, Scalar]:
+        for key, value in options.items():
+            if isinstance(value, str) and not _VALUE.match(value):
+                raise ValueError(f"option {key}: text may hold letters, digits and _ . + - only, not {value!r}")
+        return dict(sorted(options.items()))
+
+
+class Optimizer(Noun):
+    """The optimizer, in the field's common vocabulary; each framework renders it with its own class."""
+
+    name: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: float = Field(default=0.1, gt=0, le=10, allow_inf_nan=False)
+    momentum: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    nesterov: bool = False
+    weight_decay: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    decay_rate: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
+    """Exponential schedule: the learning rate is multiplied by this after every step; 1 means constant."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.name != "sgd" and (self.momentum or self.nesterov):
+            raise ValueError(f"momentum and nesterov belong to sgd, not to {self.name}")
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs a momentum above 0")
+        return self
+
+
+class Clip(Noun):
+    """Gradient clipping between backward and the optimizer step."""
+
+    kind: Literal["norm", "value"] = "norm"
+    limit: float = Field(gt=0, le=1e6, allow_inf_nan=False)
+
+
+class Freeze(Noun):
+    """All parameters of one layer stop training at the start of step `at` (0: before the first, 1: before the second)."""
+
+    layer: Name
+    at: int = Field(default=0, ge=0, le=8)
+
+
+class Tie(Noun):
+    """`layer` uses the weight object of `to`: embedding with linear, or two linears of one shape."""
+
+    layer: Name
+    to: Name
+
+
+class Case(Noun):
+    """Plain data with a canonical text; `id` is its hash.  The model's output is the last layer."""
+
+    framework: Framework
+    inputs: tuple[Input, ...] = Field(min_length=1, max_length=4)
+    layers: tuple[Layer, ...] = Field(min_length=1, max_length=64)
+    loss: Literal["mse", "cross_entropy"] = "mse"
+    loop: Literal["custom", "fit"] = "custom"
+    """Training interface: a hand-written loop, or Keras `fit` (tensorflow only)."""
+    batch: int = Field(default=8, ge=1, le=4096)
+    """Rows of the global batch of one step."""
+    steps: int = Field(default=2, ge=1, le=8)
+    optimizer: Optimizer = Optimizer()
+    clip: Clip | None = None
+    freeze: tuple[Freeze, ...] = ()
+    tie: tuple[Tie, ...] = ()
+    metrics: tuple[Literal["accuracy", "mae"], ...] = ()
+    """Metrics compiled into the Keras model (loop = "fit" only)."""
+    dtype: Dtype = "float64"
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+    @model_validator(mode="after")
+    def _dag(self) -> Self:
+        known = {item.name for item in self.inputs}
+        if len(known) != len(self.inputs):
+            raise ValueError("inputs: two inputs share a name")
+        used: set[str] = set()
+        for layer in self.layers:
+            if layer.name in known:
+                raise ValueError(f"layers: the name {layer.name!r} is used twice")
+            for source in layer.inputs:
+                if source not in known:
+                    raise ValueError(f"layer {layer.name}: input {source!r} is neither an input nor an earlier layer")
+            used.update(layer.inputs)
+            known.add(layer.name)
+        for layer in self.layers[:-1]:
+            if layer.name not in used:
+                raise ValueError(f"layer {layer.name}: its output is used by nobody and it is not the last layer")
+        names = {layer.name for layer in self.layers}
+        for freeze in self.freeze:
+            if freeze.layer not in names:
+                raise ValueError(f"freeze: there is no layer {freeze.layer!r}")
+            if freeze.at >= self.steps:
+                raise ValueError(f"freeze: at = {freeze.at} never comes in {self.steps} steps")
+        order = {layer.name: i for i, layer in enumerate(self.layers)}
+        for tie in self.tie:
+            if tie.layer not in order or tie.to not in order or order[tie.to] >= order[tie.layer]:
+                raise ValueError(f"tie: {tie.layer!r} must come after {tie.to!r} among the layers")
+        if self.loop == "fit" and self.framework != "tensorflow":
+            raise ValueError('loop = "fit" exists for tensorflow only')
+        if self.metrics and self.loop != "fit":
+            raise ValueError('metrics are Keras metrics and need loop = "fit"')
+        return self
+
+    @property
+    def id(self) -> str:
+        """Hash of the canonical text, prefixed with c."""
+        return "c" + short_hash(self.canonical())
+
+    def layer(self, name: str) -> Layer:
+        """Return the layer of that name; KeyError if there is none."""
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        raise KeyError(name)
+
+    def ops(self) -> set[str]:
+        """Return the operations this model uses."""
+        return {layer.op for layer in self.layers}

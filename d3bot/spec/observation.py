@@ -1,0 +1,46 @@
+"""Observation: the named arrays of one trial, and the names that they may have.
+
+A script names what it saw in plain words, and the judge reads the words back:
+
+    step 0 loss 1                 the loss of shard (or micro-batch, or epoch) 1 in step 0
+    step 0 grad fc.weight         a gradient after backward, before clipping
+    step 0 norm                   the total norm that clipping returned
+    step 0 metric accuracy        a metric after step 0
+    param fc.weight               a parameter after the last step
+    buffer norm.running_mean 1    a buffer after the last step, of rank 1 where ranks keep their own
+    predict                       the model's output on a probe batch after the last step
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["loss", "grad", "norm", "metric", "param", "buffer", "predict"]
+ROLES: tuple[Role, ...] = ("loss", "grad", "norm", "metric", "param", "buffer", "predict")
+
+_NAME = re.compile(r"^(?:step (\d+) )?(loss|grad|norm|metric|param|buffer|predict)(?: (\S+(?: \d+)?))?$")
+
+
+@dataclass(frozen=True, order=True)
+class ArrayName:
+    """A parsed array name.  Sorting gives the order in which a divergence is reported: the earliest first."""
+
+    step: int
+    order: int
+    """Position of the role in ROLES."""
+    role: Role
+    tensor: str
+
+
+AFTER = 1_000_000
+"""The step of arrays taken after the last step, so that they sort after every step's own."""
+
+
+def parse_name(name: str) -> ArrayName:
+    """Read an array name; ValueError if a script used a word that no judge knows."""
+    match = _NAME.match(name)
+    if not match:
+        raise ValueError(f"array name {name!r} is not of the documented form")
+    role: Role = match[2]  # type: ignore[assignment]  # the pattern lists exactly the roles
+    step = int(match[1]) if match[1] is not None else AFTER
+    return ArrayName(step, ROLES.index(role), role, match[3] or "")

@@ -1,0 +1,204 @@
+"""Verdict: what the judge says of one trial; Change, Run and Finding, the records around it."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from d3bot.spec.base import SCHEMA, Noun, short_hash
+from d3bot.spec.build import Build
+from d3bot.spec.case import Case, Dtype, Framework
+from d3bot.spec.setting import Setting
+
+Kind = Literal[
+    "pass",
+    "diverged",
+    "nonfinite",
+    "crashed",
+    "died",
+    "hung",
+    "refused",
+    "reference-failed",
+    "not-applicable",
+    "flaky",
+    "no-data",
+]
+KINDS: tuple[Kind, ...] = (
+    "pass",
+    "diverged",
+    "nonfinite",
+    "crashed",
+    "died",
+    "hung",
+    "refused",
+    "reference-failed",
+    "not-applicable",
+    "flaky",
+    "no-data",
+)
+FAILING: frozenset[Kind] = frozenset({"diverged", "nonfinite", "crashed", "died", "hung"})
+"""Kinds that say the library broke the rule; only these become findings."""
+SETTLED: frozenset[Kind] = FAILING | {"pass", "refused"}
+"""Kinds that say something about the library at all; the others are indeterminate."""
+
+Origin = Literal["seed", "fresh", "previous"]
+
+
+class First(Noun):
+    """The earliest divergent tensor.  `step` is None for what is taken after the last step."""
+
+    step: int | None = None
+    role: str
+    tensor: str = ""
+
+
+class Verdict(Noun):
+    """One line of verdicts.jsonl."""
+
+    schema_: int = Field(default=SCHEMA, alias="schema")
+    trial: str
+    """Identity across runs: hash of framework, case and setting."""
+    framework: Framework
+    build: str
+    """Build.id."""
+    case: str
+    """Case.id."""
+    seed: str = ""
+    """Name of the seed file, for cases that came from one."""
+    origin: Origin = "fresh"
+    setting: str
+    world: int = 1
+    dtype: Dtype = "float64"
+    kind: Kind
+    reason: str
+    """One line a person can read."""
+    key: str = ""
+    """Finding key; empty unless the kind is a failing one."""
+    first: First | None = None
+    error: float | None = None
+    """Largest |difference| in the first divergent tensor (or the tensor closest to its bound, in a pass)."""
+    bound: float | None = None
+    """Largest difference allowed there."""
+    diagnosis: str = ""
+    detail: str = ""
+    """Several lines: the exception, the stacks of a hang, the tail of the output."""
+    confirmed: str = ""
+    """`3/3`: how often the failure was seen again in a fresh process; empty if never tried."""
+    seconds: float = 0.0
+    shard: str = "1/1"
+
+    model_config = {**Noun.model_config, "populate_by_name": True}
+
+    @property
+    def failing(self) -> bool:
+        """Whether the library broke the rule."""
+        return self.kind in FAILING
+
+
+class Trial(Noun):
+    """Case x Setting, with where the case came from.  The build is the run's."""
+
+    case: Case
+    setting: Setting
+    origin: Origin = "fresh"
+    seed: str = ""
+
+    @property
+    def id(self) -> str:
+        """Hash of framework, case and setting: the same trial in every run."""
+        return trial_id(self.case.framework, self.case.id, str(self.setting))
+
+
+def trial_id(framework: str, case: str, setting: str) -> str:
+    """Return the identity of a trial across runs."""
+    return "t" + short_hash(f"{framework} {case} {setting}")
+
+
+class Run(Noun):
+    """run.json: everything about a run that is not one trial's."""
+
+    schema_: int = Field(default=SCHEMA, alias="schema")
+    run: str
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float = 0.0
+    builds: tuple[Build, ...]
+    environment: dict[str, str] = {}
+    seed: int
+    """Seed of the fresh cases."""
+    config: dict[str, object] = {}
+    trials: int = 0
+    counts: dict[Kind, int] = {}
+    coverage: dict[str, int] = {}
+    """How many executed trials each setting had."""
+    complete: bool = False
+    previous: str = ""
+    """Run id of the run this one was compared with."""
+    host: dict[str, str] = {}
+    version: str = ""
+    """Version of d3bot."""
+
+    model_config = {**Noun.model_config, "populate_by_name": True}
+
+
+ChangeClass = Literal[
+    "regressed",
+    "fixed",
+    "still-failing",
+    "fails-differently",
+    "new-failing",
+    "new-passing",
+    "still-passing",
+    "flaky",
+    "lost",
+    "indeterminate",
+    "retired",
+]
+
+
+class Change(Noun):
+    """One trial across two runs.  `before` or `after` is None where the run did not have the trial."""
+
+    trial: str
+    framework: Framework
+    case: str
+    setting: str
+    change: ChangeClass
+    before: Kind | None
+    after: Kind | None
+    before_key: str = ""
+    after_key: str = ""
+
+
+class Attempt(Noun):
+    """One run of a finding's script: in the engine or as `python repro.py`."""
+
+    how: Literal["engine", "script"]
+    build: str
+    """Label of the build."""
+    failed: bool
+    outcome: str
+    """`exit 1`, `diverged: step 0 grad fc.weight`, ..."""
+
+
+class Finding(Noun):
+    """finding.json: a confirmed failing trial; the folder beside it holds the script and both outputs."""
+
+    schema_: int = Field(default=SCHEMA, alias="schema")
+    key: str
+    title: str
+    verdict: Verdict
+    build: Build
+    case: Case
+    setting: Setting
+    attempts: tuple[Attempt, ...] = ()
+    verified: bool = False
+    """True only if every attempt failed the same way, `python repro.py` among them."""
+    unverified_reason: str = ""
+    trials: tuple[str, ...] = ()
+    """`case setting` of every trial of the run that has this key."""
+    agreeing: tuple[str, ...] = ()
+    """Settings under which the same case passed."""
+    regression: Literal["regression", "pre-existing", "unknown"] = "unknown"
+    first_seen: str = ""
+
+    model_config = {**Noun.model_config, "populate_by_name": True}
