@@ -1,6 +1,6 @@
 """The nouns of d3bot, and how they are read and written.  Imports nothing else of d3bot."""
 
-from d3bot.spec.base import SCHEMA, SpecError, canonical_json, one_line, short_hash
+from d3bot.spec.base import SCHEMA, Scalar, SpecError, canonical_json, one_line, short_hash
 from d3bot.spec.build import Build
 from d3bot.spec.case import FRAMEWORKS, Case, Clip, Dtype, Framework, Freeze, Input, Layer, Optimizer, Tie
 from d3bot.spec.observation import AFTER, ROLES, ArrayName, Role, parse_name
@@ -50,6 +50,7 @@ __all__ = [
     "Origin",
     "Role",
     "Run",
+    "Scalar",
     "Seed",
     "Setting",
     "SpecError",

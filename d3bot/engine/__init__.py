@@ -1,0 +1,1 @@
+"""Running rendered scripts in the build's interpreter: zygotes, forked ranks, limits, kills."""

@@ -1,0 +1,110 @@
+"""What the engine is asked, and what it answers: plain data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Arrays = dict[str, npt.NDArray[np.generic]]
+
+
+class EngineError(RuntimeError):
+    """Infrastructure: the zygote could not start or was lost.  Never a verdict on the library."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one job.  A rank over one of them is killed with its whole set."""
+
+    seconds: float = 60.0
+    memory: int = 6 * 2**30
+    """Resident bytes of a rank."""
+    output: int = 4 * 2**20
+    """Bytes that a rank may print."""
+    file: int = 256 * 2**20
+    """Bytes of any file that a rank writes."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Call one function of a script in fresh processes."""
+
+    script: Path
+    call: Literal["reference", "distributed"]
+    framework: str
+    processes: int = 1
+    parts: int = 1
+    noise: Sequence[Literal["move", "order"]] = ()
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """An exception in a rank.  `frames` are `module:function` inside the library, outermost first."""
+
+    type: str
+    message: str
+    frames: tuple[str, ...]
+    text: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class RankOutcome:
+    """How one process ended.  `code` is negative for a signal; `why` says which limit made us kill it."""
+
+    code: int
+    why: str
+    seconds: float
+    arrays: Arrays | None = None
+    error: ErrorReport | None = None
+    output: str = ""
+    """Tail of what it printed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All ranks of a job, plus the noise re-runs of a reference."""
+
+    ranks: tuple[RankOutcome, ...]
+    seconds: float
+    noise: tuple[Arrays, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every process returned its arrays."""
+        return all(rank.code == 0 and rank.arrays is not None for rank in self.ranks)
+
+
+@dataclass(frozen=True)
+class Preload:
+    """What a framework's zygote imports before it forks; a `?` marks a module that may be missing."""
+
+    modules: tuple[str, ...]
+    packages: tuple[str, ...]
+    """Top-level packages whose frames count as the library's."""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+PRELOADS: dict[str, Preload] = {
+    "torch": Preload(
+        modules=(
+            "numpy",
+            "torch",
+            "?torch._dynamo",
+            "?torch.distributed.fsdp",
+            "?torch.distributed.tensor.parallel",
+            "?torch.distributed.pipelining",
+            "?torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
+            "?torch.multiprocessing",
+        ),
+        packages=("torch",),
+    ),
+    "tensorflow": Preload(
+        modules=("numpy", "tensorflow", "?keras"),
+        packages=("tensorflow", "keras"),
+    ),
+}

@@ -1,0 +1,55 @@
+"""The local executor: a few zygotes of one build, handed out to threads."""
+
+import queue
+from collections.abc import Mapping
+from types import TracebackType
+
+from d3bot.engine.jobs import EngineError, Job, Outcome
+from d3bot.engine.zygote import Zygote
+from d3bot.spec import Build
+
+
+class Pool:
+    """Runs jobs of one build on up to `slots` zygotes.  Thread-safe; a lost zygote is replaced."""
+
+    def __init__(self, build: Build, env: Mapping[str, str], slots: int):
+        self.build = build
+        self._env = env
+        self._free: queue.LifoQueue[Zygote | None] = queue.LifoQueue()
+        for _ in range(slots):
+            self._free.put(None)  # a place for a zygote that is not started yet
+
+    def run(self, job: Job) -> Outcome:
+        """Run a job; EngineError only if two zygotes in a row were lost."""
+        zygote = self._free.get()
+        try:
+            try:
+                zygote = zygote or Zygote(self.build, self._env)
+                return zygote.run(job)
+            except EngineError:
+                zygote = None
+                zygote = Zygote(self.build, self._env)
+                return zygote.run(job)
+        except EngineError:
+            zygote = None
+            raise
+        finally:
+            self._free.put(zygote)
+
+    def close(self) -> None:
+        """End every zygote that is not in use."""
+        while True:
+            try:
+                zygote = self._free.get_nowait()
+            except queue.Empty:
+                return
+            if zygote is not None:
+                zygote.close()
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,113 @@
+"""What a framework is made of: setting families with their contracts, and rendered scripts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from d3bot.spec import ArrayName, Case, Framework, Scalar, Setting, SpecError
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a setting family or of a layer: either listed values or a range of whole numbers."""
+
+    name: str
+    doc: str
+    default: Scalar | None = None
+    """None: must be given."""
+    choices: tuple[Scalar, ...] = ()
+    low: int = 1
+    high: int = 64
+
+    def check(self, value: Scalar, where: str) -> None:
+        """Raise SpecError if the value is not one that this option takes."""
+        if self.choices:
+            if not any(value == choice and type(value) is type(choice) for choice in self.choices):
+                raise SpecError(f"{where}: {self.name}={_show(value)} is not one of {self.takes}")
+        elif isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
+            raise SpecError(f"{where}: {self.name}={_show(value)} must be a whole number {self.takes}")
+
+    @property
+    def takes(self) -> str:
+        """The values on one line for people."""
+        return ", ".join(map(_show, self.choices)) if self.choices else f"from {self.low} to {self.high}"
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a family promises.  Its source is a sentence of the documentation, never observed behaviour."""
+
+    promise: str
+    source: str
+    """The sentence, in quotes, and where it stands, with the version read."""
+    reference: str
+    """Which plain definition the reference emulates."""
+    exact: str
+    """Where equality is to the last bit, and where the noise bound holds."""
+    breaks: tuple[str, ...] = ()
+    """Case features for which the rule's preconditions do not hold, one sentence each."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A setting family: one template, one contract, and the pure functions that go with them."""
+
+    framework: Framework
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    contract: Contract
+    world: Callable[[Setting], int]
+    """How many ranks, replicas or workers share the work."""
+    processes: Callable[[Setting], int]
+    """How many operating-system processes call `distributed`."""
+    parts: Callable[[Case, Setting], int]
+    """Into how many parts the reference splits the batch: shards, micro-batches, or 1."""
+    obstacle: Callable[[Case, Setting], str | None]
+    """Why the rule's preconditions do not hold for this trial, in one sentence; None if they do."""
+    exact: Callable[[Case, Setting, ArrayName], bool]
+    """Whether this array must be bit-equal to the reference."""
+    context: Callable[[Case, Setting], Mapping[str, Any]]
+    """What the family's template needs beyond the case."""
+    standing: tuple[str, ...]
+    """The settings that a run plans when nobody names any."""
+
+    def canonical(self, setting: Setting) -> Setting:
+        """Return the setting with defaults left out; SpecError names the unknown or wrong option."""
+        where = f"setting {setting}"
+        known = {option.name: option for option in self.options}
+        given = dict(setting.options)
+        for name, value in given.items():
+            if name not in known:
+                raise SpecError(f"{where}: {self.name} has no option {name!r}; it has {', '.join(known)}")
+            known[name].check(value, where)
+        for option in self.options:
+            if option.default is None and option.name not in given:
+                raise SpecError(f"{where}: {option.name} must be given, for example {self.standing[0]}")
+        kept = tuple((name, value) for name, value in given.items() if value != known[name].default)
+        return Setting(family=self.name, options=kept)
+
+    def value(self, setting: Setting, name: str) -> Scalar:
+        """Return an option's value, its default if the setting does not name it."""
+        option = next(option for option in self.options if option.name == name)
+        value = setting.get(name, option.default)
+        if value is None:
+            raise SpecError(f"setting {setting}: {name} must be given")
+        return value
+
+
+@dataclass(frozen=True)
+class Script:
+    """A rendered trial: one file for the engine, the issue and the maintainer."""
+
+    text: str
+    reference_key: str
+    """Hash of the half that the reference runs; settings with equal keys share one reference."""
+    env: Mapping[str, str]
+    processes: int
+    world: int
+    parts: int
+
+
+def _show(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

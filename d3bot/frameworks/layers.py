@@ -1,0 +1,243 @@
+"""The layer catalogue: which operations a case may use, their options and how shapes go through them.
+
+Shapes are per example.  A sequence is (length, features) in both frameworks; an image is (channels, height, width) in
+torch and (height, width, channels) in tensorflow, as each library's convolution has it.  How an operation is written,
+each framework's own `layers` module says.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from d3bot.frameworks.base import Option
+from d3bot.spec import Case, Framework, Scalar, SpecError
+
+Shape = tuple[int, ...]
+ShapeRule = Callable[[Sequence[Shape], Mapping[str, Scalar], Framework], Shape]
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """An operation that a case's layers may name."""
+
+    name: str
+    doc: str
+    shape: ShapeRule
+    """(input shapes, options with defaults, framework) -> output shape; SpecError if they do not fit."""
+    options: tuple[Option, ...] = ()
+    arity: tuple[int, int] = (1, 1)
+    tokens: bool = False
+    """Whether the input holds integer tokens rather than real numbers."""
+    trainable: bool = False
+    """Whether the layer has parameters."""
+
+    def filled(self, options: Mapping[str, Scalar], where: str) -> dict[str, Scalar]:
+        """Return the options with defaults; SpecError on an unknown, missing or wrong one."""
+        known = {option.name: option for option in self.options}
+        for name, value in options.items():
+            if name not in known:
+                has = ", ".join(known) or "none"
+                raise SpecError(f"{where}: {self.name} has no option {name!r}; it has {has}")
+            known[name].check(value, where)
+        full: dict[str, Scalar] = {}
+        for option in self.options:
+            value = options.get(option.name, option.default)
+            if value is None:
+                raise SpecError(f"{where}: {self.name} needs the option {option.name} ({option.doc})")
+            full[option.name] = value
+        return full
+
+
+def whole(options: Mapping[str, Scalar], name: str) -> int:
+    """Return an option that the catalogue has checked to be a whole number."""
+    return int(options[name])
+
+
+def _same(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    return shapes[0]
+
+
+def _equal(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if any(shape != shapes[0] for shape in shapes):
+        raise SpecError(f"the inputs must have one shape, not {', '.join(map(str, shapes))}")
+    return shapes[0]
+
+
+def _concat(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if any(len(s) > 2 or s[:-1] != shapes[0][:-1] for s in shapes):
+        raise SpecError(f"the inputs must be vectors or sequences of one length, not {', '.join(map(str, shapes))}")
+    return (*shapes[0][:-1], sum(s[-1] for s in shapes))
+
+
+def _last_axis(option: str) -> ShapeRule:
+    def rule(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+        if len(shapes[0]) > 2:
+            raise SpecError(f"needs a vector or a sequence, not {shapes[0]}")
+        return (*shapes[0][:-1], whole(options, option))
+
+    return rule
+
+
+def _embedding(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    return (*shapes[0], whole(options, "dim"))
+
+
+def _sequence(shapes: Sequence[Shape]) -> Shape:
+    if len(shapes[0]) != 2:
+        raise SpecError(f"needs a sequence (length, features), not {shapes[0]}")
+    return shapes[0]
+
+
+def _recurrent(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    return (_sequence(shapes)[0], whole(options, "units"))
+
+
+def _attention(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    length, features = _sequence(shapes)
+    if features % whole(options, "heads"):
+        raise SpecError(f"{features} features do not divide into {options['heads']} heads")
+    return (length, features)
+
+
+def _conv1d(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    length, _ = _sequence(shapes)
+    return (_slide(length, options), whole(options, "channels"))
+
+
+def _conv2d(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if len(shapes[0]) != 3:
+        raise SpecError(f"needs an image of three dimensions, not {shapes[0]}")
+    first = framework == "torch"
+    height, width = shapes[0][1:] if first else shapes[0][:2]
+    size = (_slide(height, options), _slide(width, options))
+    return (whole(options, "channels"), *size) if first else (*size, whole(options, "channels"))
+
+
+def _slide(length: int, options: Mapping[str, Scalar]) -> int:
+    left = length - whole(options, "kernel")
+    if left < 0:
+        raise SpecError(f"a kernel of {options['kernel']} does not fit into {length}")
+    return left // whole(options, "stride") + 1
+
+
+def _layer_norm(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if len(shapes[0]) > 2:
+        raise SpecError(f"needs a vector or a sequence, not {shapes[0]}")
+    return shapes[0]
+
+
+def _flatten(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    return (prod(shapes[0]),)
+
+
+def _mean(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if len(shapes[0]) == 3:
+        return (shapes[0][0] if framework == "torch" else shapes[0][-1],)
+    return (_sequence(shapes)[1],)
+
+
+def _last(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    return (_sequence(shapes)[1],)
+
+
+_UNITS = Option("units", "features of the output", high=512)
+_BIAS = Option("bias", "whether it adds a bias", default=True, choices=(True, False))
+_CONV = (
+    Option("channels", "channels of the output", high=512),
+    Option("kernel", "length of the kernel", default=3, high=15),
+    Option("stride", "step of the kernel", default=1, high=8),
+    _BIAS,
+)
+
+KINDS: dict[str, LayerKind] = {
+    kind.name: kind
+    for kind in (
+        LayerKind("linear", "x W + b on the last axis", _last_axis("units"), (_UNITS, _BIAS), trainable=True),
+        LayerKind("conv1d", "convolution over a sequence, no padding", _conv1d, _CONV, trainable=True),
+        LayerKind("conv2d", "convolution over an image, no padding", _conv2d, _CONV, trainable=True),
+        LayerKind(
+            "embedding",
+            "a row of a table for each token; the table has as many rows as the input's vocab",
+            _embedding,
+            (Option("dim", "features of a row", high=512),),
+            tokens=True,
+            trainable=True,
+        ),
+        LayerKind("lstm", "LSTM, every time step's output", _recurrent, (_UNITS,), trainable=True),
+        LayerKind(
+            "attention",
+            "multi-head self-attention",
+            _attention,
+            (Option("heads", "number of heads", default=2, high=16),),
+            trainable=True,
+        ),
+        LayerKind("batch_norm", "batch normalisation over features or channels", _same, trainable=True),
+        LayerKind("layer_norm", "layer normalisation over the last axis", _layer_norm, trainable=True),
+        LayerKind("relu", "max(x, 0)", _same),
+        LayerKind("tanh", "hyperbolic tangent", _same),
+        LayerKind("sigmoid", "logistic function", _same),
+        LayerKind("gelu", "Gaussian error linear unit, exact form", _same),
+        LayerKind("add", "sum of its inputs", _equal, arity=(2, 4)),
+        LayerKind("mul", "product of its inputs", _equal, arity=(2, 2)),
+        LayerKind("concat", "its inputs side by side on the last axis", _concat, arity=(2, 4)),
+        LayerKind("flatten", "one vector of everything", _flatten),
+        LayerKind("mean", "mean over the sequence, or over an image's pixels", _mean),
+        LayerKind("last", "the last time step of a sequence", _last),
+    )
+}
+
+ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu")
+
+
+def infer_shapes(case: Case) -> dict[str, Shape]:
+    """Return the per-example shape of every input and layer.
+
+    SpecError names the layer that does not exist, does not fit its inputs or has a wrong option.
+    """
+    shapes: dict[str, Shape] = {item.name: item.shape for item in case.inputs}
+    tokens = {item.name for item in case.inputs if item.vocab}
+    for layer in case.layers:
+        where = f"layer {layer.name}"
+        kind = KINDS.get(layer.op)
+        if kind is None:
+            raise SpecError(f"{where}: there is no layer {layer.op!r}; `d3bot list layers` shows what there is")
+        low, high = kind.arity
+        if not low <= len(layer.inputs) <= high:
+            raise SpecError(f"{where}: {layer.op} takes {low} to {high} inputs, not {len(layer.inputs)}")
+        if any((source in tokens) != kind.tokens for source in layer.inputs):
+            need = "tokens (an input with vocab > 0)" if kind.tokens else "real numbers, not tokens"
+            raise SpecError(f"{where}: {layer.op} needs {need}")
+        try:
+            shape = kind.shape([shapes[name] for name in layer.inputs], kind.filled(layer.options, where), case.framework)
+        except SpecError as error:
+            text = str(error)
+            raise SpecError(text if text.startswith(where) else f"{where}: {layer.op} {text}") from error
+        if len(shape) > 3:
+            raise SpecError(f"{where}: {layer.op} gives {shape}, more than three dimensions")
+        shapes[layer.name] = shape
+    output = shapes[case.layers[-1].name]
+    if case.loss == "cross_entropy" and (len(output) != 1 or output[0] < 2):
+        raise SpecError(f"loss: cross_entropy needs an output of at least two class scores, not {output}")
+    return shapes
+
+
+def filled_options(case: Case, name: str) -> dict[str, Scalar]:
+    """Return a layer's options with the catalogue's defaults."""
+    layer = case.layer(name)
+    return KINDS[layer.op].filled(layer.options, f"layer {name}")
+
+
+def vocab(case: Case, name: str) -> int:
+    """Return the number of rows of an embedding: the vocab of the input it reads."""
+    source = case.layer(name).inputs[0]
+    return next(item.vocab for item in case.inputs if item.name == source)
+
+
+def consumers(case: Case) -> dict[str, int]:
+    """Return how many layers read each input and layer; the output counts as read once."""
+    counts = {item.name: 0 for item in case.inputs} | {layer.name: 0 for layer in case.layers}
+    for layer in case.layers:
+        for source in layer.inputs:
+            counts[source] += 1
+    counts[case.layers[-1].name] += 1
+    return counts

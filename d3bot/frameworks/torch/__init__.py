@@ -1,0 +1,1 @@
+"""PyTorch: its layers, its setting families, and how a trial is written."""

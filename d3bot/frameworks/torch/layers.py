@@ -1,0 +1,81 @@
+"""How each layer of the catalogue is written in PyTorch."""
+
+from d3bot.frameworks.layers import Shape, filled_options, vocab
+from d3bot.spec import Case, Layer
+
+_FUNCTIONS = {"relu": "torch.relu", "tanh": "torch.tanh", "sigmoid": "torch.sigmoid", "gelu": "F.gelu"}
+_MODULES = {"relu": "nn.ReLU()", "tanh": "nn.Tanh()", "sigmoid": "nn.Sigmoid()", "gelu": "nn.GELU()"}
+
+
+def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | None:
+    """Return the expression that makes the layer's module; None for an operation without parameters."""
+    options = filled_options(case, layer.name)
+    shape = shapes[layer.inputs[0]]
+    bias = "" if options.get("bias", True) else ", bias=False"
+    match layer.op:
+        case "linear":
+            return f"nn.Linear({shape[-1]}, {options['units']}{bias})"
+        case "conv1d" | "conv2d":
+            channels = shape[-1] if layer.op == "conv1d" else shape[0]
+            stride = f", stride={options['stride']}" if options["stride"] != 1 else ""
+            name = "nn.Conv1d" if layer.op == "conv1d" else "nn.Conv2d"
+            return f"{name}({channels}, {options['channels']}, {options['kernel']}{stride}{bias})"
+        case "embedding":
+            return f"nn.Embedding({vocab(case, layer.name)}, {options['dim']})"
+        case "lstm":
+            return f"nn.LSTM({shape[-1]}, {options['units']}, batch_first=True)"
+        case "attention":
+            return f"nn.MultiheadAttention({shape[-1]}, {options['heads']}, batch_first=True)"
+        case "batch_norm":
+            return f"nn.BatchNorm2d({shape[0]})" if len(shape) == 3 else f"nn.BatchNorm1d({shape[-1]})"
+        case "layer_norm":
+            return f"nn.LayerNorm({shape[-1]})"
+        case _:
+            return None
+
+
+def module_form(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | None:
+    """Return an expression that can stand in an `nn.Sequential`; None if the layer has no such form."""
+    if layer.op in _MODULES:
+        return _MODULES[layer.op]
+    if layer.op == "flatten":
+        return "nn.Flatten()"
+    if layer.op in ("linear", "conv2d", "embedding", "layer_norm"):
+        return constructor(case, layer, shapes)
+    if layer.op == "batch_norm" and len(shapes[layer.inputs[0]]) != 2:
+        return constructor(case, layer, shapes)
+    return None
+
+
+def call(layer: Layer, inputs: list[str], shapes: dict[str, Shape]) -> str:
+    """Return the expression of the layer's output in `forward`.
+
+    Sequences are (batch, length, features); what PyTorch wants channels first is transposed around its call.
+    """
+    x = inputs[0]
+    match layer.op:
+        case "conv1d":
+            return f"self.{layer.name}({x}.transpose(1, 2)).transpose(1, 2)"
+        case "batch_norm" if len(shapes[layer.inputs[0]]) == 2:
+            return f"self.{layer.name}({x}.transpose(1, 2)).transpose(1, 2)"
+        case "lstm":
+            return f"self.{layer.name}({x})[0]"
+        case "attention":
+            return f"self.{layer.name}({x}, {x}, {x}, need_weights=False)[0]"
+        case "relu" | "tanh" | "sigmoid" | "gelu":
+            return f"{_FUNCTIONS[layer.op]}({x})"
+        case "add":
+            return " + ".join(inputs)
+        case "mul":
+            return " * ".join(inputs)
+        case "concat":
+            return f"torch.cat([{', '.join(inputs)}], dim=-1)"
+        case "flatten":
+            return f"{x}.flatten(1)"
+        case "mean":
+            return f"{x}.mean(dim=(2, 3))" if len(shapes[layer.inputs[0]]) == 3 else f"{x}.mean(dim=1)"
+        case "last":
+            return f"{x}[:, -1]"
+        case _:
+            return f"self.{layer.name}({x})"
+

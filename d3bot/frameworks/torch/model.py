@@ -1,0 +1,92 @@
+"""The model of a torch case as text: an `nn.Sequential` where a chain of modules is all there is, else a class."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from d3bot.frameworks.code import data_flow
+from d3bot.frameworks.layers import KINDS, Shape, consumers, infer_shapes
+from d3bot.frameworks.torch.layers import call, constructor, module_form
+from d3bot.spec import Case, Layer
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module of the script.  `expression` makes it; `definition` is the class it needs, or empty."""
+
+    definition: str
+    expression: str
+    paths: dict[str, str]
+    """Layer name -> attribute path below the module, as `named_parameters` has it."""
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """The whole model: its parts (one, or one a pipeline stage) and where each layer's parameters live."""
+
+    parts: tuple[Part, ...]
+    paths: dict[str, str]
+    """Layer name -> dotted path below what `build()` returns."""
+
+    @property
+    def staged(self) -> bool:
+        """Whether `build()` returns an `nn.Sequential` of pipeline stages."""
+        return len(self.parts) > 1
+
+    def access(self, name: str, root: str = "model") -> str:
+        """Return the expression of a layer's module: `model.fc` or `model[0]`."""
+        text = root
+        for step in self.paths[name].split("."):
+            text += f"[{step}]" if step.isdigit() else f".{step}"
+        return text
+
+
+def model_text(case: Case, cut: int | None = None) -> ModelText:
+    """Return the model's text; with `cut`, the layers before and after that index become two pipeline stages."""
+    shapes = infer_shapes(case)
+    if cut is None:
+        part = _part(case, case.layers, [item.name for item in case.inputs], "Model", shapes)
+        return ModelText((part,), dict(part.paths))
+    front = _part(case, case.layers[:cut], [item.name for item in case.inputs], "First", shapes)
+    back = _part(case, case.layers[cut:], [case.layers[cut - 1].name], "Second", shapes)
+    paths = {name: f"{i}.{path}" for i, part in enumerate((front, back)) for name, path in part.paths.items()}
+    return ModelText((front, back), paths)
+
+
+def pipeline_cuts(case: Case) -> list[int]:
+    """Return every index at which one tensor alone crosses from the layers before to the layers after.
+
+    Each side keeps at least one layer with parameters, and no tie crosses the cut.
+    """
+    cuts = []
+    for cut in range(1, len(case.layers)):
+        before, after = case.layers[:cut], case.layers[cut:]
+        crossing = {
+            source
+            for layer in after
+            for source in layer.inputs
+            if source not in {item.name for item in after}
+        }
+        trainable = all(any(KINDS[layer.op].trainable for layer in side) for side in (before, after))
+        names = {layer.name for layer in before}
+        tied = any((tie.layer in names) != (tie.to in names) for tie in case.tie)
+        if crossing == {before[-1].name} and trainable and not tied:
+            cuts.append(cut)
+    return cuts
+
+
+def _part(case: Case, layers: Sequence[Layer], inputs: list[str], name: str, shapes: dict[str, Shape]) -> Part:
+    forms = [module_form(case, layer, shapes) for layer in layers]
+    chain = [inputs[-1], *(layer.name for layer in layers)]
+    is_chain = len(inputs) == 1 and all(layer.inputs == (chain[i],) for i, layer in enumerate(layers))
+    if is_chain and all(forms):
+        expression = f"nn.Sequential({', '.join(form for form in forms if form)})"
+        return Part("", expression, {layer.name: str(i) for i, layer in enumerate(layers)})
+    lines = [f"class {name}(nn.Module):", "    def __init__(self):", "        super().__init__()"]
+    for layer in layers:
+        made = constructor(case, layer, shapes)
+        if made:
+            lines.append(f"        self.{layer.name} = {made}")
+    flow = data_flow(layers, consumers(case), lambda layer, args: call(layer, args, shapes))
+    lines += ["", f"    def forward(self, {', '.join(inputs)}):"]
+    lines += [f"        {line}" for line in flow.lines] + [f"        return {flow.result}"]
+    return Part("\n".join(lines), f"{name}()", {layer.name: layer.name for layer in layers})

@@ -1,0 +1,110 @@
+"""A torch trial as one plain Python file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from d3bot.frameworks.base import Script
+from d3bot.frameworks.layers import Shape, infer_shapes
+from d3bot.frameworks.torch.families import FAMILIES
+from d3bot.frameworks.torch.model import ModelText, model_text
+from d3bot.spec import Case, Optimizer, Setting, short_hash
+from d3bot.templates import environment
+
+ENV = {"OMP_NUM_THREADS": "1"}
+"""One thread a rank, set before the import: a count set after it is ignored."""
+
+_JINJA = environment("script/torch")
+
+
+def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, float]) -> Script:
+    """Return the script of a trial.  SpecError if the case does not fit the layer catalogue."""
+    family = FAMILIES[setting.family]
+    shapes = infer_shapes(case)
+    special = dict(family.context(case, setting))
+    model = model_text(case, special.pop("cut", None))
+    parts = family.parts(case, setting)
+    sharded = "part_comment" in special and "micro" not in special["part_comment"]
+    context: dict[str, Any] = {
+        "case": case,
+        "model": model,
+        "touches": _touches(case, model),
+        "data_lines": _data_lines(case, shapes),
+        "names": [item.name for item in case.inputs],
+        "loss": _loss(case),
+        "optimizer": _optimizer(case.optimizer),
+        "schedule": _schedule(case.optimizer),
+        "freezes": [
+            f"if step == {freeze.at}: {model.access(freeze.layer)}.requires_grad_(False)"
+            for freeze in case.freeze
+            if freeze.at > 0
+        ],
+        "has_buffers": "batch_norm" in case.ops(),
+        "predict": setting.family != "pp",
+        "parts": parts,
+        "parts_name": "WORLD" if sharded else "MICROBATCHES",
+        "part_name": "rank" if sharded else "i",
+        "part_comment": "",
+        "backend": "gloo",
+        "device": "cpu",
+        "env": dict(ENV),
+        "world": family.world(setting),
+        "bounds": dict(bounds),
+        "docstring": docstring,
+        **special,
+    }
+    half = _JINJA.get_template("half.py.j2").render(context).strip("\n")
+    text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
+    return Script(
+        text=text,
+        reference_key=short_hash(f"{half} {case.dtype} {case.steps} {parts}"),
+        env=ENV,
+        processes=family.processes(setting),
+        world=family.world(setting),
+        parts=parts,
+    )
+
+
+def _touches(case: Case, model: ModelText) -> list[str]:
+    """Lines of `build()` after the modules are made: weights tied, layers frozen from the start."""
+    lines = [f"{model.access(tie.layer)}.weight = {model.access(tie.to)}.weight" for tie in case.tie]
+    lines += [f"{model.access(item.layer)}.requires_grad_(False)" for item in case.freeze if item.at == 0]
+    return lines
+
+
+def _data_lines(case: Case, shapes: Mapping[str, Shape]) -> list[str]:
+    lines = []
+    for item in case.inputs:
+        size = (case.batch, *item.shape)
+        if item.vocab:
+            lines.append(f"{item.name} = torch.randint({item.vocab}, {size}, generator=generator)")
+        else:
+            lines.append(f"{item.name} = torch.randn({size}, generator=generator)")
+    output = shapes[case.layers[-1].name]
+    if case.loss == "cross_entropy":
+        lines.append(f"target = torch.randint({output[0]}, ({case.batch},), generator=generator)")
+    else:
+        lines.append(f"target = torch.randn({(case.batch, *output)}, generator=generator)")
+    return lines
+
+
+def _loss(case: Case) -> str:
+    name = "F.cross_entropy" if case.loss == "cross_entropy" else "F.mse_loss"
+    return f"{name}(model({', '.join(item.name for item in case.inputs)}), target)"
+
+
+def _optimizer(optimizer: Optimizer) -> str:
+    name = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[optimizer.name]
+    options = f", lr={optimizer.lr}"
+    if optimizer.momentum:
+        options += f", momentum={optimizer.momentum}"
+    if optimizer.nesterov:
+        options += ", nesterov=True"
+    if optimizer.weight_decay or optimizer.name == "adamw":
+        options += f", weight_decay={optimizer.weight_decay}"
+    return f"torch.optim.{name}(model.parameters(){options})"
+
+
+def _schedule(optimizer: Optimizer) -> str:
+    if optimizer.decay_rate == 1:
+        return ""
+    return f"torch.optim.lr_scheduler.ExponentialLR(optimizer, {optimizer.decay_rate})"

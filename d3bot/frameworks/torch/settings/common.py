@@ -1,0 +1,41 @@
+"""What several PyTorch families share."""
+
+from d3bot.frameworks.base import Option
+from d3bot.spec import ArrayName, Case, Setting
+
+WORLD = Option("world", "number of ranks", low=1, high=8)
+
+
+def world_of(setting: Setting) -> int:
+    """Return the number of ranks."""
+    return setting.integer("world")
+
+
+def keeps_local_buffers(case: Case) -> bool:
+    """Whether each rank's forward pass updates buffers from its own shard only (batch norm's statistics)."""
+    return "batch_norm" in case.ops()
+
+
+def small_shards(case: Case, setting: Setting) -> str | None:
+    """Return why the batch is too small to be sharded over the ranks, or None."""
+    world = world_of(setting)
+    if case.batch < world:
+        return f"a batch of {case.batch} leaves a rank of {world} without a row"
+    if keeps_local_buffers(case) and case.batch // world < 2:
+        return "batch norm in training needs at least two rows on every rank"
+    return None
+
+
+def exact_data_parallel(case: Case, setting: Setting, name: ArrayName) -> bool:
+    """Whether a data-parallel array must be bit-equal.
+
+    At 2 ranks the sum of two halves has one order only, and halving is exact: measured bit-equal in 2,376 of 2,376
+    comparisons.  A clipping norm sums its squares in another order than the written-out one, and what follows it
+    inherits that.  At other world sizes only the first forward pass is the same computation.
+    """
+    if name.step == 0 and name.role == "loss":
+        return True
+    if world_of(setting) not in (1, 2):
+        return False
+    clipped = case.clip is not None and case.clip.kind == "norm"
+    return not clipped or (name.step == 0 and name.role == "grad")

@@ -1,0 +1,99 @@
+"""Tensor parallelism: `parallelize_module` with column- and row-wise plans."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from d3bot.frameworks.base import Contract, Family
+from d3bot.frameworks.layers import ACTIVATIONS, consumers
+from d3bot.frameworks.torch.model import model_text
+from d3bot.frameworks.torch.settings.common import WORLD, world_of
+from d3bot.spec import ArrayName, Case, Setting
+
+_COLUMN = "ColwiseParallel(output_layouts=Replicate())"
+_ROW = "RowwiseParallel(input_layouts=Replicate())"
+
+
+def tensor_plan(case: Case) -> dict[str, str]:
+    """Return layer name -> style: linears paired column-wise then row-wise, the others one by one in turn.
+
+    A pair is two linears with nothing but elementwise activations, read once each, between them: its inner value
+    stays sharded.  Every other linear and every embedding gathers its output or takes a replicated input.
+    """
+    reads = consumers(case)
+    layers = {layer.name: layer for layer in case.layers}
+    plan: dict[str, str] = {}
+    for layer in case.layers:
+        if layer.op == "embedding":
+            plan[layer.name] = _ROW if len(plan) % 2 == 0 else _COLUMN
+        if layer.op != "linear":
+            continue
+        source = layers.get(layer.inputs[0])
+        while source is not None and source.op in ACTIVATIONS and reads[source.name] == 1:
+            source = layers.get(source.inputs[0])
+        paired = source is not None and source.op == "linear" and reads[source.name] == 1
+        if paired and source is not None and plan.get(source.name) == _COLUMN:
+            plan[source.name] = "ColwiseParallel()"
+            plan[layer.name] = "RowwiseParallel()"
+        else:
+            plan[layer.name] = _ROW if len(plan) % 3 == 2 else _COLUMN
+    return plan
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    plan = tensor_plan(case)
+    if not plan:
+        return "no linear or embedding layer that a tensor-parallel plan could shard"
+    if case.tie:
+        return "parallelize_module makes a new parameter of each module's weight; nothing promises that a tie survives"
+    if case.clip and case.clip.kind == "norm" and _mixed(case, plan):
+        return "clip_grad_norm_ promises nothing for a mixture of sharded and plain parameters"
+    return None
+
+
+def _mixed(case: Case, plan: dict[str, str]) -> bool:
+    from d3bot.frameworks.layers import KINDS
+
+    return any(KINDS[layer.op].trainable and layer.name not in plan for layer in case.layers)
+
+
+def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+    return world_of(setting) == 1 and case.clip is None
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    plan = tensor_plan(case)
+    paths = model_text(case).paths
+    text = "{" + ", ".join(f'"{paths[name]}": {style}' for name, style in plan.items()) + "}"
+    return {
+        "plan_text": text,
+        "styles": sorted({style.split("(")[0] for style in plan.values()}),
+        "buffers": "",
+    }
+
+
+FAMILY = Family(
+    framework="torch",
+    name="tp",
+    summary="parallelize_module: linear and embedding layers sharded column- and row-wise as DTensors",
+    options=(WORLD,),
+    contract=Contract(
+        promise="Every rank computes what the unsharded module computes on the same batch; gathered gradients and "
+        "parameters are those of one process.",
+        source='"Apply Tensor Parallelism in PyTorch by parallelizing modules or sub-modules based on a user-specified '
+        'plan." (torch.distributed.tensor.parallel.parallelize_module, 2.13)',
+        reference="The whole batch in one process.",
+        exact="The noise bound: a sharded contraction adds in another order.",
+        breaks=(
+            "Tied weights: each module's weight becomes a parameter of its own.",
+            "Clipping by norm over sharded and plain parameters together.",
+            "A model without linear or embedding layers.",
+        ),
+    ),
+    world=world_of,
+    processes=world_of,
+    parts=lambda case, setting: 1,
+    obstacle=_obstacle,
+    exact=_exact,
+    context=_context,
+    standing=("tp(world=2)",),
+)
