@@ -1,0 +1,48 @@
+"""Which failing verdicts of a run are one bug.  Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from d3bot.findings.key import is_catch_all
+from d3bot.spec import Case, Verdict
+
+
+@dataclass(frozen=True)
+class Group:
+    """Failing verdicts of one key; `representative` is the smallest of them, `members` holds all, smallest first."""
+
+    key: str
+    members: tuple[Verdict, ...]
+
+    @property
+    def representative(self) -> Verdict:
+        """The verdict to confirm, shrink and show."""
+        return self.members[0]
+
+    @property
+    def catch_all(self) -> bool:
+        """Whether nothing is known about the cause; such a group has one member."""
+        return is_catch_all(self.key)
+
+
+def group_failing(verdicts: Sequence[Verdict], cases: Mapping[str, Case]) -> list[Group]:
+    """Return the failing verdicts by key, in the order of the keys.
+
+    `cases` maps case ids to cases; what it lacks counts as the largest.  Two failures under a catch-all key share only
+    that nothing is known about them, so each is a group of its own.
+    """
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.failing:
+            own = verdict.trial if is_catch_all(verdict.key) else ""
+            groups.setdefault((verdict.key, own), []).append(verdict)
+    return [
+        Group(key, tuple(sorted(members, key=lambda verdict: _size(verdict, cases))))
+        for (key, _), members in sorted(groups.items())
+    ]
+
+
+def _size(verdict: Verdict, cases: Mapping[str, Case]) -> tuple[bool, int, int, str, str]:
+    case = cases.get(verdict.case)
+    layers, steps = (len(case.layers), case.steps) if case else (0, 0)
+    return (case is None, layers, steps, verdict.setting, verdict.case)

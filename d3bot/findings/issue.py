@@ -1,0 +1,152 @@
+"""The text of an issue around one finding.  Pure: the template is layout, everything is decided here."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from d3bot.findings.key import is_key
+from d3bot.findings.markdown import code, fence, link, plain, title_text, utf16_length
+from d3bot.findings.title import MAX_TITLE
+from d3bot.spec import Finding, Kind, Seed, SpecError, Verdict, dump_seed
+from d3bot.templates import environment
+
+MAX_BODY = 60_000
+"""GitHub refuses more than 65,536 characters; the rest is room for what a tracker adds."""
+
+MARKER_VERSION = 1
+
+_OUTPUT = 6000
+_DETAIL = 3000
+_SETTINGS = 20
+"""Settings listed by name; the others are counted."""
+
+SECTIONS = {
+    "output_good": "the output where it is equal",
+    "environment": "the environment",
+    "output_bad": "the output where it fails",
+    "case": "the case",
+    "detail": "the error in full",
+    "settings": "the same case under other settings",
+    "builds": "the table of builds",
+    "promise": "why it should be equal",
+    "script": "the script",
+}
+"""What may be left out for the size, in this order: the first is missed least."""
+
+_OPENING: dict[Kind, str] = {
+    "diverged": "The two must come out equal and do not. No error is raised.",
+    "nonfinite": "One of the two ends with NaN or infinity where the other is finite.",
+    "crashed": "One process trains it; the distributed run raises an error.",
+    "died": "One process trains it; a rank of the distributed run dies.",
+    "hung": "One process trains it; the distributed run never ends.",
+}
+_ORIGIN = {
+    "regression": "The previous build passes: this is a regression.",
+    "pre-existing": "The previous build fails in the same way: this is not new.",
+    "unknown": "",
+}
+
+
+@dataclass(frozen=True)
+class Issue:
+    """What a tracker gets: a title of at most 200 characters and a body of at most 60,000."""
+
+    title: str
+    body: str
+
+
+def marker(key: str) -> str:
+    """Return the hidden line by which the issue of a key is found again; SpecError if the text is no key."""
+    if not is_key(key):
+        raise SpecError(f"finding {key[:120]!r}: is not a key that d3bot makes; run again")
+    return f"<!-- d3bot:v{MARKER_VERSION} key={key} -->"
+
+
+def render_issue(
+    finding: Finding,
+    script: str,
+    output_bad: str,
+    output_good: str | None,
+    promise: str = "",
+    source: str = "",
+) -> Issue:
+    """Return the issue of a finding; everything in it that came from a test is made harmless.
+
+    `promise` is the contract's sentence that the build breaks, `source` where it is documented.  A body that would be
+    too long loses whole sections, in the order of `SECTIONS`, and says which.  SpecError if the key is not one.
+    """
+    seed = Seed(finding.key, finding.case, f"Finding {finding.key}", (finding.setting,))
+    facts = {
+        "marker": marker(finding.key),
+        "finding": finding,
+        "opening": _OPENING.get(finding.verdict.kind, ""),
+        "numbers": _numbers(finding.verdict),
+        "origin": _ORIGIN[finding.regression],
+        "script": script,
+        "script_lines": len(script.splitlines()),
+        "output_bad": output_bad,
+        "output_good": output_good,
+        "detail": finding.verdict.detail,
+        "builds": _attempts(finding),
+        "agreeing": _listed(code(text) for text in finding.agreeing),
+        "failing": _failing(finding),
+        "promise": promise,
+        "source": source,
+        "environment": _environment(finding),
+        "case": dump_seed(seed),
+    }
+    template = environment("issue")
+    template.filters.update(plain=plain, code=code, fence=fence, link=link)
+    page = template.get_template("issue.md.j2")
+    names = list(SECTIONS)
+    for dropped in range(len(names) + 1):
+        cut = [SECTIONS[name] for name in names[:dropped] if _present(name, facts)]
+        body = page.render(facts, keep=names[dropped:], cut=cut, output_limit=_OUTPUT, detail_limit=_DETAIL)
+        if utf16_length(body) <= MAX_BODY:
+            break
+    return Issue(title_text(finding.title, MAX_TITLE), body)
+
+
+def _present(name: str, facts: dict[str, object]) -> bool:
+    if name == "settings":
+        return bool(facts["failing"] or facts["agreeing"])
+    return bool(facts[name])
+
+
+def _numbers(verdict: Verdict) -> str:
+    """Return the first divergent tensor with its difference and the largest one allowed, as Markdown."""
+    if verdict.first is None:
+        return ""
+    step = "after the last step" if verdict.first.step is None else f"in step {verdict.first.step}"
+    name = f"{verdict.first.role} {verdict.first.tensor}".strip()
+    error = "" if verdict.error is None else f": max \\|difference\\| {verdict.error:.3g}"
+    bound = "" if verdict.bound is None else f" where at most {verdict.bound:.3g} is allowed"
+    return f"The first to differ is {code(name)} {step}{error}{bound}."
+
+
+def _attempts(finding: Finding) -> list[tuple[str, str, str, int]]:
+    """Return (build, how, outcome, times) of every different attempt, in their order."""
+    how = {"engine": "fresh process", "script": "`python repro.py`"}
+    counted = Counter((item.build, how[item.how], item.outcome) for item in finding.attempts)
+    return [(*what, times) for what, times in list(counted.items())[:_SETTINGS]]
+
+
+def _failing(finding: Finding) -> str:
+    """Return the settings under which the run saw this key, each with the number of its cases."""
+    counted = Counter(trial.partition(" ")[2] for trial in finding.trials)
+    return _listed(f"{code(text)} ({count} case{'s' if count != 1 else ''})" for text, count in sorted(counted.items()))
+
+
+def _listed(items: Iterable[str]) -> str:
+    texts = list(items)
+    more = f" and {len(texts) - _SETTINGS} more" if len(texts) > _SETTINGS else ""
+    return ", ".join(texts[:_SETTINGS]) + more
+
+
+def _environment(finding: Finding) -> str:
+    """Return what the failure was seen on, a line each."""
+    build = finding.build
+    facts = {"build": build.label, "commit": build.commit, "source": build.source, "wheel": build.wheel_hash}
+    facts.update(sorted(build.packages.items()))
+    facts.update(sorted(build.environment.items()))
+    return "\n".join(f"{name}: {value}" for name, value in facts.items() if value)

@@ -1,0 +1,100 @@
+"""What changed between two runs, trial by trial.  Pure.
+
+Each kind says one of four things: the trial *fails*, it is *fine* (passes, or is clearly refused), it is *unsteady*
+(did not repeat), or it is *blank* (says nothing about the library).  An unsteady or blank verdict on either side never
+opens and never closes anything.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from d3bot.spec import FAILING, Change, ChangeClass, Verdict
+
+ORDER: tuple[ChangeClass, ...] = (
+    "regressed",
+    "new-failing",
+    "fails-differently",
+    "lost",
+    "still-failing",
+    "flaky",
+    "indeterminate",
+    "fixed",
+    "new-passing",
+    "still-passing",
+    "retired",
+)
+"""Every class of change, worst first."""
+
+NEWS: frozenset[ChangeClass] = frozenset({"regressed", "new-failing", "fails-differently"})
+"""Classes in which the newer run holds a failure that the older one did not."""
+
+_BLANK = frozenset({"no-data", "reference-failed", "not-applicable"})
+
+
+def classify(before: Verdict | None, after: Verdict | None) -> ChangeClass:
+    """Return the class of one trial across two runs; None where a run did not have it, ValueError if neither did."""
+    if after is None:
+        if before is None:
+            raise ValueError("a change needs a verdict on at least one side")
+        return "lost" if before.failing else "retired"
+    if after.kind in _BLANK:
+        return "indeterminate"
+    if after.kind == "flaky":
+        return "flaky"
+    if before is None:
+        return "new-failing" if after.failing else "new-passing"
+    if before.kind in _BLANK:
+        return "indeterminate"
+    if before.kind == "flaky":
+        return "flaky"
+    if before.failing and after.failing:
+        return "still-failing" if _same_failure(before, after) else "fails-differently"
+    if before.failing:
+        return "fixed"
+    if after.failing:
+        # What was refused never worked, so that it fails now is new, but it is no regression.
+        return "regressed" if before.kind == "pass" else "new-failing"
+    # A feature that passed and is refused now was taken away from whoever used it.
+    return "regressed" if before.kind == "pass" and after.kind == "refused" else "still-passing"
+
+
+def compare(before: Sequence[Verdict], after: Sequence[Verdict]) -> list[Change]:
+    """Return the change of every trial that either run has, worst first, then by framework, setting and case.
+
+    A trial that a run holds twice counts with its later line: verdicts are appended as trials end.
+    """
+    old = {verdict.trial: verdict for verdict in before}
+    new = {verdict.trial: verdict for verdict in after}
+    return sorted((_change(old.get(trial), new.get(trial)) for trial in old.keys() | new.keys()), key=_rank)
+
+
+def unknown_since(changes: Iterable[Change]) -> list[Change]:
+    """Return the changes that fail now while the older run says nothing steady: failing, nobody knows since when.
+
+    Their class opens nothing, so a report must name them or they stay unseen.
+    """
+    return [change for change in changes if change.after in FAILING and change.change in ("indeterminate", "flaky")]
+
+
+def _same_failure(before: Verdict, after: Verdict) -> bool:
+    return (before.key or before.kind) == (after.key or after.kind)
+
+
+def _change(before: Verdict | None, after: Verdict | None) -> Change:
+    known = after or before
+    if known is None:
+        raise ValueError("a change needs a verdict on at least one side")
+    return Change(
+        trial=known.trial,
+        framework=known.framework,
+        case=known.case,
+        setting=known.setting,
+        change=classify(before, after),
+        before=before.kind if before else None,
+        after=after.kind if after else None,
+        before_key=before.key if before else "",
+        after_key=after.key if after else "",
+    )
+
+
+def _rank(change: Change) -> tuple[int, str, str, str]:
+    return (ORDER.index(change.change), change.framework, change.setting, change.case)

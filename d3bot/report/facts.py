@@ -1,0 +1,149 @@
+"""What every report says of a run, whatever it looks like.  Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from d3bot.history.changes import NEWS, unknown_since
+from d3bot.spec import FAILING, KINDS, SETTLED, Change, ChangeClass, Finding, Framework, Kind, Run, Verdict
+
+SYMBOLS: dict[Kind, str] = {
+    "pass": "✓",
+    "diverged": "≠",
+    "nonfinite": "∞",
+    "crashed": "✗",
+    "died": "†",
+    "hung": "⧖",
+    "refused": "⊘",
+    "reference-failed": "R",
+    "not-applicable": "·",
+    "flaky": "~",
+    "no-data": "?",
+}
+"""One sign per kind, so that no report needs colour to be read."""
+
+INCONCLUSIVE = 0.2
+"""Above this share of trials without data, "nothing new" would be said about a run that hardly looked."""
+
+LISTED: tuple[ChangeClass, ...] = (
+    "regressed",
+    "new-failing",
+    "fails-differently",
+    "lost",
+    "still-failing",
+    "flaky",
+    "fixed",
+)
+"""Classes of change that a report lists one by one; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first line of every report, and the counts that must never be hidden behind it."""
+
+    text: str
+    good: bool
+    """Whether nothing new was found by a run that did look."""
+    counts: tuple[tuple[str, int], ...]
+    """What is counted and how often, in the order to show; zeros of the main counts included."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one setting of one framework did: trials by kind."""
+
+    framework: Framework
+    setting: str
+    counts: dict[Kind, int]
+
+
+def headline(run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], findings: Sequence[Finding]) -> Headline:
+    """Return what the run says first: what is new, else that nothing is; and how much it could not say."""
+    kinds = Counter(verdict.kind for verdict in verdicts)
+    classes = Counter(change.change for change in changes)
+    failing = sum(kinds[kind] for kind in FAILING)
+    blank = sum(count for kind, count in kinds.items() if kind not in SETTLED and kind != "flaky")
+    unknown = len(unknown_since(changes))
+    compared = bool(run.previous or changes)
+    new = sum(classes[name] for name in NEWS) if compared else failing
+    blind = kinds["no-data"] + kinds["reference-failed"]
+    warnings = []
+    if not run.complete:
+        warnings.append("INCOMPLETE RUN")
+    if not verdicts:
+        warnings.append("NO DATA")
+    elif blind > INCONCLUSIVE * len(verdicts):
+        warnings.append(f"INCONCLUSIVE: {blind} of {len(verdicts)} trials gave no data")
+    if classes["lost"]:
+        warnings.append(f"{_times(classes['lost'], 'failing trial')} of the previous run had no verdict this time")
+    if unknown:
+        warnings.append(f"{_times(unknown, 'trial')} failing, unknown since when")
+    if new:
+        bugs = f" under {_times(len(findings), 'key')}" if findings else ""
+        warnings.append(f"{_times(new, 'new failure' if compared else 'failure')}{bugs}")
+    good = not warnings
+    if not new and verdicts:
+        warnings.append("nothing new" if compared else "no failure")
+    if not compared:
+        warnings.append("no previous run to compare with")
+    counts = (
+        ("new", new),
+        ("fixed", classes["fixed"]),
+        ("still failing", classes["still-failing"]),
+        ("flaky", kinds["flaky"]),
+        ("indeterminate", blank),
+        ("lost", classes["lost"]),
+        *((kind, kinds[kind]) for kind in KINDS if kinds[kind] and kind != "flaky"),
+    )
+    return Headline("; ".join(warnings), good, counts)
+
+
+def matrix(verdicts: Sequence[Verdict]) -> list[Row]:
+    """Return the counts by setting, by framework and then in the settings' order."""
+    counted: dict[tuple[Framework, str], Counter[Kind]] = {}
+    for verdict in verdicts:
+        counted.setdefault((verdict.framework, verdict.setting), Counter())[verdict.kind] += 1
+    return [Row(*where, dict(counts)) for where, counts in sorted(counted.items(), key=lambda item: item[0])]
+
+
+def kinds_of(verdicts: Sequence[Verdict]) -> list[Kind]:
+    """Return the kinds that occur, in the order of `KINDS`."""
+    seen = {verdict.kind for verdict in verdicts}
+    return [kind for kind in KINDS if kind in seen]
+
+
+def reasons(verdicts: Sequence[Verdict], limit: int) -> list[tuple[Kind, str, int]]:
+    """Return (kind, reason, times) of trials that say nothing about the library, the commonest first."""
+    counted = Counter(
+        (verdict.kind, verdict.reason)
+        for verdict in verdicts
+        if verdict.kind not in SETTLED and verdict.kind != "flaky"
+    )
+    return [(kind, reason, times) for (kind, reason), times in counted.most_common(limit)]
+
+
+def numbers(verdict: Verdict) -> str:
+    """Return the first divergent tensor, the difference and its bound in a few words; empty where there is none."""
+    parts = []
+    if verdict.first:
+        step = "" if verdict.first.step is None else f"step {verdict.first.step} "
+        parts.append(f"{step}{verdict.first.role} {verdict.first.tensor}".strip())
+    if verdict.error is not None:
+        parts.append(f"max |difference| {verdict.error:.3g}")
+    if verdict.bound is not None:
+        parts.append(f"bound {verdict.bound:.3g}")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as `12 s`, `3 min 20 s` or `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

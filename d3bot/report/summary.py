@@ -1,0 +1,55 @@
+"""The Markdown summary of a run: the headline first, and never more bytes than GitHub shows."""
+
+from collections.abc import Sequence
+
+from d3bot.findings.markdown import code, plain
+from d3bot.history.changes import unknown_since
+from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons
+from d3bot.spec import Change, Finding, Run, Verdict
+from d3bot.templates import environment
+
+MAX_BYTES = 900 * 1024
+"""GitHub drops a whole step summary above 1 MiB."""
+
+_ITEMS = 200
+"""Entries of one list; what is beyond is counted and stands in the HTML report."""
+
+SECTIONS = {
+    "reasons": "why trials gave no data",
+    "matrix": "the table of settings",
+    "changes": "the list of changes",
+    "findings": "the table of findings",
+}
+"""What may be left out for the size, in this order."""
+
+
+def summary_markdown(
+    run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], findings: Sequence[Finding]
+) -> str:
+    """Return the summary, at most 900 KiB encoded; everything that came from a test is made harmless."""
+    listed = {name: [change for change in changes if change.change == name] for name in LISTED}
+    facts = {
+        "run": run,
+        "headline": headline(run, verdicts, changes, findings),
+        "trials": len(verdicts),
+        "took": duration(run.seconds),
+        "changes": {name: items[:_ITEMS] for name, items in listed.items() if items},
+        "more": {name: len(items) - _ITEMS for name, items in listed.items() if len(items) > _ITEMS},
+        "unknown": unknown_since(changes)[:_ITEMS],
+        "findings": findings[:_ITEMS],
+        "more_findings": max(0, len(findings) - _ITEMS),
+        "kinds": kinds_of(verdicts),
+        "rows": matrix(verdicts)[: 5 * _ITEMS],
+        "reasons": reasons(verdicts, 20),
+        "symbols": SYMBOLS,
+    }
+    template = environment("summary")
+    template.filters.update(plain=plain, code=code, numbers=numbers)
+    page = template.get_template("summary.md.j2")
+    names = list(SECTIONS)
+    for dropped in range(len(names) + 1):
+        cut = [SECTIONS[name] for name in names[:dropped]]
+        text = page.render(facts, keep=names[dropped:], cut=cut)
+        if len(text.encode()) <= MAX_BYTES:
+            break
+    return text

@@ -1,0 +1,149 @@
+"""A run on the terminal: a bar while it goes, a table when it ends; plain lines where nobody watches."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import rich.progress
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from d3bot.findings.markdown import line
+from d3bot.history.changes import unknown_since
+from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons
+from d3bot.spec import FAILING, Change, Finding, Kind, Run, Trial, Verdict
+
+STYLES: dict[Kind, str] = {
+    "pass": "green",
+    "refused": "dim",
+    "not-applicable": "dim",
+    "flaky": "yellow",
+    "no-data": "yellow",
+    "reference-failed": "yellow",
+    **dict.fromkeys(FAILING, "bold red"),
+}
+
+_ITEMS = 20
+_HEARTBEAT_S = 30.0
+"""Between two plain lines that only say how far the run is: enough to see it live, few enough to read the log."""
+
+
+def print_summary(
+    console: Console, run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], findings: Sequence[Finding]
+) -> None:
+    """Print what the Markdown summary says, as tables."""
+    top = headline(run, verdicts, changes, findings)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("setting", overflow="fold")
+    kinds = kinds_of(verdicts)
+    for kind in kinds:
+        table.add_column(f"{SYMBOLS[kind]} {kind}", justify="right", style=STYLES[kind])
+    for row in matrix(verdicts):
+        table.add_row(Text(f"{row.framework} {line(row.setting)}"), *(str(row.counts.get(kind, "")) for kind in kinds))
+    if kinds:
+        console.print(table)
+        console.print()
+    for kind, reason, times in reasons(verdicts, _ITEMS):
+        _print(console, f"{times} {kind}: {line(reason, 300)}", STYLES[kind])
+    for name in LISTED:
+        listed = [change for change in changes if change.change == name]
+        for change in listed[:_ITEMS]:
+            _print(console, f"{name}: {_describe(change)}", "green" if name == "fixed" else "red")
+        if len(listed) > _ITEMS:
+            _print(console, f"{name}: {len(listed) - _ITEMS} more", "dim")
+    for change in unknown_since(changes)[:_ITEMS]:
+        _print(console, f"failing, unknown since when: {_describe(change)}", "red")
+    for finding in findings:
+        _print(console, f"finding {finding.key}: {line(finding.title)}", "bold")
+        proof = "verified" if finding.verified else f"unverified ({line(finding.unverified_reason, 200)})"
+        _print(console, f"  {line(numbers(finding.verdict)) or finding.verdict.kind}; {proof}; {finding.regression}")
+    counts = ", ".join(f"{count} {name}" for name, count in top.counts)
+    _print(console, f"{len(verdicts)} trials in {duration(run.seconds)}: {counts}")
+    _print(console, line(top.text), "bold green" if top.good else "bold red")
+
+
+class Progress:
+    """Shows what runs, what just failed and the time left.  Use as a context; may be called from several threads.
+
+    On a terminal it is a bar below the failures; elsewhere each verdict that is not a pass is a line, and a line every
+    half minute says how far the run is.  `clock` returns seconds.
+    """
+
+    def __init__(self, console: Console, total: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._total = total
+        self._clock = clock
+        self._began = self._spoke = clock()
+        self._kinds: Counter[Kind] = Counter()
+        self._lock = threading.Lock()
+        self._bar: rich.progress.Progress | None = None
+        if console.is_terminal:
+            self._bar = rich.progress.Progress(
+                rich.progress.BarColumn(bar_width=24),
+                rich.progress.MofNCompleteColumn(),
+                rich.progress.TimeElapsedColumn(),
+                rich.progress.TimeRemainingColumn(),
+                rich.progress.TextColumn("{task.description}", markup=False),
+                console=console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def running(self, trial: Trial) -> None:
+        """Say which trial began."""
+        if self._bar:
+            self._bar.update(self._task, description=f"{self._failures()}{trial.setting}")
+
+    def finished(self, verdict: Verdict) -> None:
+        """Count a verdict, and show it where it is not a pass."""
+        with self._lock:
+            self._kinds[verdict.kind] += 1
+            if verdict.kind in FAILING or verdict.kind in ("flaky", "no-data", "reference-failed"):
+                shown = f"{verdict.kind} {verdict.framework} {verdict.setting} {verdict.case}: {verdict.reason}"
+                _print(self._console, f"{SYMBOLS[verdict.kind]} {line(shown, 300)}", STYLES[verdict.kind])
+            if self._bar:
+                self._bar.update(self._task, advance=1, description=f"{self._failures()}{line(verdict.setting)}")
+            elif self._clock() - self._spoke >= _HEARTBEAT_S:
+                self._spoke = self._clock()
+                _print(self._console, self._state())
+
+    def note(self, text: str) -> None:
+        """Show one line about the run itself: a stage that begins, a zygote that had to be started anew."""
+        _print(self._console, line(text, 300), "dim")
+
+    def _failures(self) -> str:
+        failing = sum(self._kinds[kind] for kind in FAILING)
+        return f"{failing} failing · " if failing else ""
+
+    def _state(self) -> str:
+        done = self._kinds.total()
+        elapsed = self._clock() - self._began
+        of = f" of {self._total}" if self._total else ""
+        left = f", about {duration(elapsed / done * (self._total - done))} left" if self._total and done else ""
+        return f"{done}{of} trials in {duration(elapsed)}, {self._failures() or '0 failing · '}".rstrip(" ·") + left
+
+
+def _describe(change: Change) -> str:
+    key = change.after_key or change.before_key
+    sides = f"{change.before or 'not run'} -> {change.after or 'no verdict'}"
+    return line(f"{change.framework} {change.setting} {change.case}: {sides}" + (f" ({key})" if key else ""))
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    # As a Text and unwrapped: what a test printed can neither hold markup nor begin a line of its own.
+    console.print(Text(text, style=style), soft_wrap=True)
