@@ -6,15 +6,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from d3bot.builds import identify, install
 from d3bot.builds.errors import NoDataError
 from d3bot.builds.faults import Fault, load_faults
-from d3bot.builds.identify import identify
-from d3bot.builds.install import default_cache, install
+from d3bot.builds.install import default_cache
 from d3bot.builds.overlay import make_overlay
 from d3bot.builds.spec import Exact, parse
 from d3bot.spec import Build, Framework
 
-__all__ = ["Fault", "NoDataError", "default_cache", "identify", "install", "load_faults", "make_overlay", "resolve"]
+__all__ = ["Fault", "NoDataError", "default_cache", "load_faults", "make_overlay", "resolve"]
 
 
 def resolve(
@@ -30,8 +30,8 @@ def resolve(
     """
     request = parse(spec)
     if isinstance(request, Exact):
-        made = install(request, cache or default_cache(), log)
-        return identify(
+        made = install.install(request, cache or default_cache(), log)
+        return identify.identify(
             made.python,
             None,
             request,
@@ -40,4 +40,4 @@ def resolve(
             cache=made.home / "identity.json",
         )
     overlay = Path(request.overlay) if request.overlay else None
-    return identify(Path(request.python), overlay, request, framework=framework)
+    return identify.identify(Path(request.python), overlay, request, framework=framework)

@@ -118,6 +118,17 @@ def install(request: Exact, cache: Path, log: Log) -> Installed:
         lock.release()
 
 
+def environments_made(cache: Path) -> list[tuple[str, Path]]:
+    """Return the spec and the interpreter of every complete environment under `cache`."""
+    made = []
+    for marker in sorted((cache / "envs").glob("*/ready.json")):
+        try:
+            made.append((str(json.loads(marker.read_text())["spec"]), marker.parent / "bin" / "python"))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return made
+
+
 def _ready(home: Path) -> Installed | None:
     """Return the environment if its marker, written last, is there and the Python it was made from still exists."""
     try:
@@ -154,7 +165,12 @@ def _make(plan: Recipe, home: Path, log: Log) -> Installed:
     else:
         shutil.rmtree(home, ignore_errors=True)
         raise NoDataError(f"{request.text}: could not be installed: {decisive_line(logfile)}; the log is {logfile}")
-    marker = {"requirements": plan.requirements, "source": done.source, "wheel_hash": done.wheel_hash}
+    marker = {
+        "spec": request.text,
+        "requirements": plan.requirements,
+        "source": done.source,
+        "wheel_hash": done.wheel_hash,
+    }
     temporary = home / "ready.json.new"
     temporary.write_text(json.dumps(marker))
     os.replace(temporary, home / "ready.json")

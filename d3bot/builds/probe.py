@@ -25,11 +25,25 @@ NAMES = {
 def host() -> dict[str, str]:
     """Return the machine's own part of the environment class: os, machine, cpu, and GPUs with their driver."""
     facts = {"os": _system(), "machine": platform.machine(), "cpu": _cpu()}
-    listing = _nvidia("name,driver_version")
+    listing, _ = nvidia("name,driver_version")
     if listing:
         facts["gpus"] = ", ".join(line.split(",")[0].strip() for line in listing)
         facts["driver"] = listing[0].split(",")[-1].strip()
     return facts
+
+
+def nvidia(query: str) -> tuple[list[str], str]:
+    """Return nvidia-smi's answer, a line for each GPU, and why it failed; both empty where there is no driver."""
+    program = shutil.which("nvidia-smi")
+    if not program:
+        return [], ""
+    command = [program, f"--query-gpu={query}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], " ".join(str(error).split())
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return ([], (lines or ["it failed"])[0]) if done.returncode else (lines, "")
 
 
 def frameworks() -> list[str]:
@@ -95,18 +109,6 @@ def _cpu() -> str:
     model = fields.get("model name") or platform.processor() or platform.machine()
     flags = " ".join(sorted((fields.get("flags") or fields.get("Features") or "").split()))
     return f"{model} (flags {hashlib.sha256(flags.encode()).hexdigest()[:8]})"
-
-
-def _nvidia(query: str) -> list[str]:
-    program = shutil.which("nvidia-smi")
-    if not program:
-        return []
-    command = [program, f"--query-gpu={query}", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.strip().splitlines() if done.returncode == 0 else []
 
 
 def main(out: str, framework: str = "") -> None:
