@@ -30,7 +30,7 @@ def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, fl
         "touches": _touches(case, model),
         "data_lines": _data_lines(case, shapes),
         "names": [item.name for item in case.inputs],
-        "loss": _loss(case),
+        "loss": _loss(case, model),
         "optimizer": _optimizer(case.optimizer),
         "schedule": _schedule(case.optimizer),
         "freezes": [
@@ -87,9 +87,12 @@ def _data_lines(case: Case, shapes: Mapping[str, Shape]) -> list[str]:
     return lines
 
 
-def _loss(case: Case) -> str:
+def _loss(case: Case, model: ModelText) -> str:
     name = "F.cross_entropy" if case.loss == "cross_entropy" else "F.mse_loss"
-    return f"{name}(model({', '.join(item.name for item in case.inputs)}), target)"
+    output = f"model({', '.join(item.name for item in case.inputs)})"
+    if model.staged and len(case.inputs) > 1:  # an nn.Sequential takes one input only
+        output = output.replace("model(", "model[1](model[0](") + ")"
+    return f"{name}({output}, target)"
 
 
 def _optimizer(optimizer: Optimizer) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.layers import KINDS
+from d3bot.frameworks.layers import KINDS, infer_shapes
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
@@ -13,7 +13,50 @@ from d3bot.frameworks.torch.settings.common import (
     small_shards,
     world_of,
 )
-from d3bot.spec import Case, Setting
+from d3bot.spec import ArrayName, Case, Setting
+
+
+def _layer_units(case: Case, setting: Setting) -> list[str]:
+    """Return the layers that are units of their own; with tied weights none, since both users must be in one unit."""
+    if setting.get("wrap") == "root" or case.tie:
+        return []
+    return [layer.name for layer in case.layers if KINDS[layer.op].trainable]
+
+
+def _dim1(case: Case, setting: Setting) -> bool:
+    """Whether any parameter is sharded on dim 1: its matrix or kernel divides there by the number of ranks."""
+    shapes, world = infer_shapes(case), world_of(setting)
+    for layer in case.layers:
+        features = shapes[layer.inputs[0]]
+        match layer.op:
+            case "linear" | "lstm" | "conv1d" | "attention":
+                second = features[-1]
+            case "conv2d":
+                second = features[0]
+            case "embedding":
+                second = shapes[layer.name][-1]
+            case _:
+                continue
+        if second % world == 0:
+            return True
+    return False
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    if setting.get("shard_dim") == 1 and not _dim1(case, setting):
+        return "no parameter divides by the number of ranks on dim 1, and fully_shard requires that of it"
+    return small_shards(case, setting)
+
+
+def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+    """As for data parallel, but for attention in a unit of its own.
+
+    fully_shard's hooks hand a unit's forward new tensors, one an argument.  MultiheadAttention then no longer sees that
+    query, key and value are one tensor, projects them one by one, and their gradients are added in another order.
+    """
+    if "attention" in case.ops() and _layer_units(case, setting):
+        return name.step == 0 and name.role == "loss"
+    return exact_data_parallel(case, setting, name)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
@@ -21,13 +64,12 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     if setting.get("reshard_after_forward") is False:
         arguments += ", reshard_after_forward=False"
     if setting.get("shard_dim") == 1:
-        arguments += ", shard_placement_fn=lambda p: Shard(p.ndim - 1)"
-    layers = [] if setting.get("wrap") == "root" or case.tie else [x.name for x in case.layers if KINDS[x.op].trainable]
+        arguments += ", shard_placement_fn=placement"
     text = model_text(case)
     return {
         "arguments": arguments,
         "shard_dim": setting.get("shard_dim") == 1,
-        "units": [*(text.access(name) for name in layers), "model"],
+        "units": [*(text.access(name) for name in _layer_units(case, setting)), "model"],
         "buffers": "own" if keeps_local_buffers(case) else "",
         "part_comment": "the ranks' shards, one after the other",
     }
@@ -41,24 +83,29 @@ FAMILY = Family(
         WORLD,
         Option("wrap", "units: every layer and the root, or the root alone", "layers", ("layers", "root")),
         Option("reshard_after_forward", "free the gathered parameters after forward", True, (True, False)),
-        Option("shard_dim", "dimension that is sharded: the first, or (1) the last", 0, (0, 1)),
+        Option("shard_dim", "dimension that is sharded: the first, or (1) the second where it divides", 0, (0, 1)),
     ),
     contract=Contract(
         promise="The gathered gradient of each parameter is the mean over the ranks of their own shards' gradients; "
         "sharding changes where numbers lie, not what they are.",
         source='"fully_shard: Apply fully sharded data parallelism (FSDP) to module, where FSDP shards module '
         'parameters, gradients, and optimizer states across data parallel workers"; "shard_placement_fn: This callable '
-        'can be used to override the sharding placement for a parameter" (torch.distributed.fsdp.fully_shard, 2.13)',
+        'can be used to override the sharding placement for a parameter"; "If sharding on a nonzero dim, we currently '
+        'require even sharding" (torch.distributed.fsdp.fully_shard, 2.13)',
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
         "batch norm every rank keeps its own buffers.",
-        exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
-        breaks=("A batch with fewer rows than ranks.",),
+        exact="2 ranks: to the last bit, except after clipping by norm and with attention in a unit of its own. Other "
+        "world sizes: the noise bound.",
+        breaks=(
+            "A batch with fewer rows than ranks.",
+            "Sharding on dim 1 where no parameter divides there by the number of ranks.",
+        ),
     ),
     world=world_of,
     processes=world_of,
     parts=lambda case, setting: world_of(setting),
-    obstacle=small_shards,
-    exact=exact_data_parallel,
+    obstacle=_obstacle,
+    exact=_exact,
     context=_context,
     standing=(
         "fsdp2(world=2)",

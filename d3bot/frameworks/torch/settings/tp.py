@@ -45,8 +45,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
         return "no linear or embedding layer that a tensor-parallel plan could shard"
     if case.tie:
         return "parallelize_module makes a new parameter of each module's weight; nothing promises that a tie survives"
-    if case.clip and case.clip.kind == "norm" and _mixed(case, plan):
-        return "clip_grad_norm_ promises nothing for a mixture of sharded and plain parameters"
+    if case.clip and _mixed(case, plan):
+        return "clipping takes sharded and plain parameters in one call, and torch converts neither to the other"
     return None
 
 
@@ -85,7 +85,7 @@ FAMILY = Family(
         exact="The noise bound: a sharded contraction adds in another order.",
         breaks=(
             "Tied weights: each module's weight becomes a parameter of its own.",
-            "Clipping by norm over sharded and plain parameters together.",
+            "Clipping over sharded and plain parameters together: plain tensors are not converted.",
             "A model without linear or embedding layers.",
         ),
     ),

@@ -1,0 +1,140 @@
+"""Cells: the building blocks of fresh models, each a few layers from one tensor to another of the same kind."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from d3bot.frameworks.layers import ACTIVATIONS
+from d3bot.generate.sketch import Sketch
+
+ROOM = 5
+"""The most layers that one cell adds."""
+
+
+@dataclass
+class Taste:
+    """What the sizes and activations of one model are drawn from.
+
+    Sizes are even, but for one: `odd` says which kind of size is odd once (`hidden`: the units of a linear layer
+    inside the model, `other`: channels, units of an LSTM or features of an embedding), or is empty.
+    """
+
+    chance: random.Random
+    odd: str = ""
+
+    def hidden(self) -> int:
+        """Return the number of units of an inner linear layer."""
+        return self._size("hidden")
+
+    def other(self) -> int:
+        """Return a number of channels, LSTM units or embedding features."""
+        return self._size("other")
+
+    def _size(self, kind: str) -> int:
+        size = self.chance.choice((4, 6, 6, 8, 8, 10, 12))
+        if self.odd == kind:
+            self.odd = ""
+            size -= 1
+        return size
+
+    def activation(self) -> str:
+        """Return an activation."""
+        return self.chance.choice(ACTIVATIONS)
+
+    def heads(self, features: int) -> int:
+        """Return a number of attention heads that divides the features."""
+        return self.chance.choice([heads for heads in (1, 2, 2, 4) if features % heads == 0])
+
+
+Cell = Callable[[Sketch, str, Taste], str]
+"""(model so far, tensor, taste) -> tensor."""
+
+
+def dense(sketch: Sketch, x: str, taste: Taste) -> str:
+    """A linear layer and an activation; on a sequence, the same at every position."""
+    bias = {} if taste.chance.random() < 0.8 else {"bias": False}
+    return sketch.add(taste.activation(), sketch.add("linear", x, units=taste.hidden(), **bias))
+
+
+def residual(sketch: Sketch, x: str, taste: Taste) -> str:
+    """x + two linear layers of it, with an activation between and, at times, a layer norm before."""
+    inner = sketch.add("layer_norm", x) if taste.chance.random() < 0.5 else x
+    inner = sketch.add(taste.activation(), sketch.add("linear", inner, units=taste.hidden()))
+    return sketch.add("add", x, sketch.add("linear", inner, units=sketch.width(x)))
+
+
+def branch(sketch: Sketch, x: str, taste: Taste) -> str:
+    """Two branches side by side: a plain linear one and one with an activation."""
+    left = sketch.add("linear", x, units=taste.hidden())
+    right = sketch.add(taste.activation(), sketch.add("linear", x, units=taste.hidden()))
+    return sketch.add("concat", left, right)
+
+
+def gate(sketch: Sketch, x: str, taste: Taste) -> str:
+    """A gated linear unit: one linear layer times the sigmoid of another."""
+    units = taste.hidden()
+    value = sketch.add("linear", x, units=units)
+    return sketch.add("mul", value, sketch.add("sigmoid", sketch.add("linear", x, units=units)))
+
+
+def normed(sketch: Sketch, x: str, taste: Taste) -> str:
+    """A linear layer, a batch or layer norm, an activation.
+
+    Mostly without a bias: before a batch norm its gradient is zero but for rounding, which tells little.
+    """
+    bias = {"bias": False} if taste.chance.random() < 0.8 else {}
+    inner = sketch.add("linear", x, units=taste.hidden(), **bias)
+    return sketch.add(taste.activation(), sketch.add(taste.chance.choice(("batch_norm", "layer_norm")), inner))
+
+
+def conv(sketch: Sketch, x: str, taste: Taste) -> str:
+    """A convolution over an image and an activation."""
+    return sketch.add(taste.activation(), _conv2d(sketch, x, taste, taste.other()))
+
+
+def conv_normed(sketch: Sketch, x: str, taste: Taste) -> str:
+    """A convolution without bias, a batch norm, an activation: the block of most image models."""
+    inner = sketch.add("batch_norm", _conv2d(sketch, x, taste, taste.other(), bias=False))
+    return sketch.add(taste.activation(), inner)
+
+
+def conv_residual(sketch: Sketch, x: str, taste: Taste) -> str:
+    """x + two 1x1 convolutions of it."""
+    inner = sketch.add(taste.activation(), sketch.add("conv2d", x, channels=taste.other(), kernel=1))
+    return sketch.add("add", x, sketch.add("conv2d", inner, channels=sketch.width(x), kernel=1))
+
+
+def conv_gate(sketch: Sketch, x: str, taste: Taste) -> str:
+    """A 1x1 convolution times the sigmoid of another."""
+    channels = taste.other()
+    value = sketch.add("conv2d", x, channels=channels, kernel=1)
+    return sketch.add("mul", value, sketch.add("sigmoid", sketch.add("conv2d", x, channels=channels, kernel=1)))
+
+
+def conv_sequence(sketch: Sketch, x: str, taste: Taste) -> str:
+    """A convolution over a sequence and an activation; at least two positions are left, as in a sequence."""
+    kernel = min(taste.chance.choice((2, 3)), sketch.length(x) - 1)
+    return sketch.add(taste.activation(), sketch.add("conv1d", x, channels=taste.other(), kernel=kernel))
+
+
+def recurrent(sketch: Sketch, x: str, taste: Taste) -> str:
+    """An LSTM."""
+    return sketch.add("lstm", x, units=taste.other())
+
+
+def attention(sketch: Sketch, x: str, taste: Taste) -> str:
+    """Self-attention with its residual and layer norm."""
+    inner = sketch.add("attention", x, heads=taste.heads(sketch.width(x)))
+    return sketch.add("layer_norm", sketch.add("add", x, inner))
+
+
+def _conv2d(sketch: Sketch, x: str, taste: Taste, channels: int, **bias: bool) -> str:
+    side = sketch.length(x)
+    kernel = min(taste.chance.choice((2, 3)), side)
+    stride = {"stride": 2} if side >= 5 and taste.chance.random() < 0.4 else {}
+    return sketch.add("conv2d", x, channels=channels, kernel=kernel, **stride, **bias)
+
+
+VECTOR: tuple[Cell, ...] = (dense, dense, residual, branch, gate, normed)
+SEQUENCE: tuple[Cell, ...] = (dense, residual, gate, normed, conv_sequence, recurrent, attention)
+IMAGE: tuple[Cell, ...] = (conv, conv_normed, conv_residual, conv_gate)

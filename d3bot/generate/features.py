@@ -1,0 +1,47 @@
+"""The named features of a case, by which coverage is counted and findings are keyed."""
+
+from d3bot.frameworks.layers import filled_options
+from d3bot.spec import Case
+
+_STRUCTURE = {"add": "skip", "concat": "branch", "mul": "gate"}
+_SIZES = ("units", "channels", "dim")
+
+
+def features(case: Case) -> frozenset[str]:
+    """Return what a case has that a library may stumble over, as short words.
+
+    Operations (`lstm`, `batch-norm`), structure (`skip`, `branch`, `gate`, `tied`, `several-inputs`), sizes
+    (`odd-size`, `odd-linear`, `uneven-batch`: it does not divide into 2 or into 3 shards, `uneven-micro-batch`: not
+    into 4), recipe (`momentum`, `clip-norm`, `frozen`, `late-freeze`, `schedule`, ...), dtype, loss and loop.
+    """
+    words = {_STRUCTURE.get(op, op.replace("_", "-")) for op in case.ops()}
+    words |= {case.dtype, case.loss.replace("_", "-"), case.loop, _optimizer(case)}
+    sizes = [
+        (layer.op, size)
+        for layer in case.layers
+        for name, size in filled_options(case, layer.name).items()
+        if name in _SIZES
+    ]
+    flags = {
+        "weight-decay": case.optimizer.weight_decay > 0,
+        "schedule": case.optimizer.decay_rate < 1,
+        "clip-norm": case.clip is not None and case.clip.kind == "norm",
+        "clip-value": case.clip is not None and case.clip.kind == "value",
+        "tied": bool(case.tie),
+        "frozen": any(freeze.at == 0 for freeze in case.freeze),
+        "late-freeze": any(freeze.at > 0 for freeze in case.freeze),
+        "several-inputs": len(case.inputs) > 1,
+        "several-steps": case.steps > 1,
+        "uneven-batch": case.batch % 2 > 0 or case.batch % 3 > 0,
+        "uneven-micro-batch": case.batch % 4 > 0,
+        "odd-size": any(int(size) % 2 for _, size in sizes),
+        "odd-linear": any(op == "linear" and int(size) % 2 for op, size in sizes),
+        "metrics": bool(case.metrics),
+    }
+    return frozenset(words | {word for word, holds in flags.items() if holds})
+
+
+def _optimizer(case: Case) -> str:
+    if case.optimizer.nesterov:
+        return "nesterov"
+    return "momentum" if case.optimizer.momentum else case.optimizer.name

@@ -1,0 +1,133 @@
+"""Fresh models: a stem, cells with skips and branches, and a head."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from d3bot.generate import cells
+from d3bot.generate.cells import Cell, Taste
+from d3bot.generate.sketch import Sketch
+from d3bot.spec import Framework, Input, Layer, Tie
+
+MOST_LAYERS = 12
+
+
+@dataclass(frozen=True)
+class Theme:
+    """What a model is made around: the kind of its input and one cell that it has in any case."""
+
+    input: Literal["vector", "image", "sequence", "mixed"]
+    cell: Cell
+
+
+THEMES: tuple[Theme, ...] = (
+    Theme("vector", cells.dense),
+    Theme("vector", cells.residual),
+    Theme("vector", cells.branch),
+    Theme("vector", cells.gate),
+    Theme("vector", cells.normed),
+    Theme("image", cells.conv),
+    Theme("image", cells.conv_normed),
+    Theme("image", cells.conv_residual),
+    Theme("sequence", cells.conv_sequence),
+    Theme("sequence", cells.recurrent),
+    Theme("sequence", cells.attention),
+    Theme("mixed", cells.dense),
+)
+"""Dealt evenly, so that a dozen fresh cases hold every kind of layer."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A drawn model.  `tie` names two layers of one weight, if the model was asked for some."""
+
+    inputs: tuple[Input, ...]
+    layers: tuple[Layer, ...]
+    tie: tuple[Tie, ...]
+    loss: Literal["mse", "cross_entropy"]
+
+
+def draw_model(
+    framework: Framework, theme: Theme, taste: Taste, loss: Literal["mse", "cross_entropy"], tied: bool
+) -> Model:
+    """Return a model of 3 to 12 layers around the theme's cell.
+
+    A tied model shares the weight of its embedding with its head where it has one (the loss then is cross-entropy over
+    the vocabulary), else that of two linear layers of one shape.
+    """
+    sketch = Sketch(framework)
+    table = ""
+    if theme.input == "vector":
+        x = theme.cell(sketch, sketch.input("x", (taste.chance.choice((4, 6, 8, 10)),)), taste)
+        kind = cells.VECTOR
+    elif theme.input == "image":
+        x = theme.cell(sketch, _image(sketch, taste), taste)
+        kind = cells.IMAGE
+    elif theme.input == "sequence":
+        x, table = _sequence(sketch, taste)
+        x = theme.cell(sketch, x, taste)
+        kind = cells.SEQUENCE
+    else:
+        x, table = _mixed(sketch, taste)
+        kind = cells.VECTOR
+    reserve = 2 + (4 if tied else 0)  # a reduction and the head; the tied layers
+    wanted = taste.chance.randint(3, 10)
+    while len(sketch.layers) < wanted and len(sketch.layers) + cells.ROOM + reserve <= MOST_LAYERS:
+        x = taste.chance.choice(kind)(sketch, x, taste)
+        if taste.chance.random() < 0.4:
+            x, kind = _reduced(sketch, x, taste), cells.VECTOR
+    x = _reduced(sketch, x, taste)
+    tie: tuple[Tie, ...] = ()
+    if tied and table:
+        loss, units = "cross_entropy", sketch.inputs[-1].vocab
+        if sketch.width(x) != sketch.width(table):
+            x = sketch.add("linear", x, units=sketch.width(table))
+        x = sketch.add("linear", x, units=units)
+        tie = (Tie(layer=x, to=table),)
+    else:
+        if tied:
+            width = sketch.width(x)
+            first = sketch.add("linear", x, units=width)
+            second = sketch.add("linear", sketch.add(taste.activation(), first), units=width)
+            x = sketch.add(taste.activation(), second)
+            tie = (Tie(layer=second, to=first),)
+        sketch.add("linear", x, units=_outputs(taste, loss))
+    return Model(tuple(sketch.inputs), tuple(sketch.layers), tie, loss)
+
+
+def _image(sketch: Sketch, taste: Taste) -> str:
+    side, channels = taste.chance.choice((5, 6, 7)), taste.chance.choice((1, 2, 3))
+    return sketch.input("x", (channels, side, side) if sketch.framework == "torch" else (side, side, channels))
+
+
+def _sequence(sketch: Sketch, taste: Taste) -> tuple[str, str]:
+    """Add tokens with their embedding, or real-valued rows; return the sequence and the embedding's name, or ""."""
+    length = taste.chance.choice((3, 4, 5, 6))
+    if taste.chance.random() < 0.35:
+        return sketch.input("x", (length, taste.chance.choice((4, 6, 8)))), ""
+    embedding = _embedding(sketch, taste, length)
+    return embedding, embedding
+
+
+def _mixed(sketch: Sketch, taste: Taste) -> tuple[str, str]:
+    """Add dense features and tokens side by side, as click-rate models have them: a small net beside a pooled table."""
+    left = cells.dense(sketch, sketch.input("x", (taste.chance.choice((4, 6, 8)),)), taste)
+    embedding = _embedding(sketch, taste, taste.chance.choice((1, 2, 3)))
+    return cells.dense(sketch, sketch.add("concat", left, sketch.add("mean", embedding)), taste), embedding
+
+
+def _embedding(sketch: Sketch, taste: Taste, length: int) -> str:
+    tokens = sketch.input("tokens", (length,), vocab=taste.chance.choice((6, 8, 10, 11, 12, 16)))
+    return sketch.add("embedding", tokens, dim=taste.other())
+
+
+def _reduced(sketch: Sketch, x: str, taste: Taste) -> str:
+    """Return a vector made of a sequence or an image."""
+    ways: Sequence[str] = {1: (), 2: ("last", "mean", "flatten"), 3: ("mean", "flatten")}[len(sketch.shapes[x])]
+    return sketch.add(taste.chance.choice(ways), x) if ways else x
+
+
+def _outputs(taste: Taste, loss: str) -> int:
+    if taste.odd == "output":
+        return taste.chance.choice((3, 5) if loss == "cross_entropy" else (1, 3))
+    return taste.chance.choice((2, 4, 6))
