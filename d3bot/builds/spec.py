@@ -12,6 +12,9 @@ from d3bot.spec import Framework, SpecError
 DISTRIBUTIONS: dict[str, Framework] = {"torch": "torch", "tensorflow": "tensorflow", "tensorflow-cpu": "tensorflow"}
 """Distributions that can be asked for by an exact version, and the framework that each holds."""
 
+PINNED: dict[Framework, str] = {"torch": "torch==2.13.0", "tensorflow": "tensorflow-cpu==2.21.0"}
+"""The builds that are tested when nobody names one, and by the project's own tests."""
+
 _EXACT = re.compile(r"^([A-Za-z0-9._-]+)\s*==\s*(\S+)$")
 _NIGHTLY = re.compile(r"^(torch@nightly|tf-nightly(-cpu)?(\s*==.*)?)$", re.IGNORECASE)
 _MEND = "give an exact version such as torch==2.13.0, or python:/path/to/bin/python of an environment that holds it"

@@ -5,11 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
-Arrays = dict[str, npt.NDArray[np.generic]]
-
 
 class EngineError(RuntimeError):
     """Infrastructure: the zygote could not start or was lost.  Never a verdict on the library."""
@@ -39,44 +34,6 @@ class Job:
     parts: int = 1
     noise: Sequence[Literal["move", "order"]] = ()
     limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(frozen=True)
-class ErrorReport:
-    """An exception in a rank.  `frames` are `module:function` inside the library, outermost first."""
-
-    type: str
-    message: str
-    frames: tuple[str, ...]
-    text: str
-    at: float = 0.0
-
-
-@dataclass(frozen=True)
-class RankOutcome:
-    """How one process ended.  `code` is negative for a signal; `why` says which limit made us kill it."""
-
-    code: int
-    why: str
-    seconds: float
-    arrays: Arrays | None = None
-    error: ErrorReport | None = None
-    output: str = ""
-    """Tail of what it printed."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """All ranks of a job, plus the noise re-runs of a reference."""
-
-    ranks: tuple[RankOutcome, ...]
-    seconds: float
-    noise: tuple[Arrays, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether every process returned its arrays."""
-        return all(rank.code == 0 and rank.arrays is not None for rank in self.ranks)
 
 
 @dataclass(frozen=True)

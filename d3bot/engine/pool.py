@@ -4,9 +4,9 @@ import queue
 from collections.abc import Mapping
 from types import TracebackType
 
-from d3bot.engine.jobs import EngineError, Job, Outcome
+from d3bot.engine.jobs import EngineError, Job
 from d3bot.engine.zygote import Zygote
-from d3bot.spec import Build
+from d3bot.spec import Build, Observation
 
 
 class Pool:
@@ -19,7 +19,7 @@ class Pool:
         for _ in range(slots):
             self._free.put(None)  # a place for a zygote that is not started yet
 
-    def run(self, job: Job) -> Outcome:
+    def run(self, job: Job) -> Observation:
         """Run a job; EngineError only if two zygotes in a row were lost."""
         zygote = self._free.get()
         try:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from d3bot.engine.jobs import PRELOADS, Arrays, EngineError, ErrorReport, Job, Outcome, RankOutcome
-from d3bot.spec import Build
+from d3bot.engine.jobs import PRELOADS, EngineError, Job
+from d3bot.spec import Arrays, Build, ErrorReport, Observation, RankObservation
 
 _WORKER = Path(__file__).parent / "worker" / "d3bot_zygote.py"
 _START_SECONDS = 180
@@ -70,7 +70,7 @@ class Zygote:
             self.close()
             raise EngineError(f"{build.label}: the library cannot be imported ({hello.get('error')})")
 
-    def run(self, job: Job) -> Outcome:
+    def run(self, job: Job) -> Observation:
         """Run a job to its end.  EngineError if the zygote was lost; it must then be replaced."""
         self._jobs += 1
         folder = Path(tempfile.mkdtemp(prefix=f"job-{self._jobs}-", dir=self._home))
@@ -96,7 +96,7 @@ class Zygote:
             except OSError as error:
                 raise EngineError("the zygote is gone") from error
             reply = self._receive(job.limits.seconds + _SPARE_SECONDS)
-            return _outcome(job, folder, reply)
+            return _observation(job, folder, reply)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -137,13 +137,13 @@ class Zygote:
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
-def _outcome(job: Job, folder: Path, reply: dict[str, Any]) -> Outcome:
+def _observation(job: Job, folder: Path, reply: dict[str, Any]) -> Observation:
     ranks = []
     for rank, ended in enumerate(reply["ranks"]):
         name = "reference.npz" if job.call == "reference" else f"rank-{rank}.npz"
         arrays = _load(folder / name) if ended["code"] == 0 else None
         ranks.append(
-            RankOutcome(
+            RankObservation(
                 code=ended["code"],
                 why=ended["why"],
                 seconds=ended["seconds"],
@@ -153,7 +153,7 @@ def _outcome(job: Job, folder: Path, reply: dict[str, Any]) -> Outcome:
             )
         )
     noise = tuple(_load(folder / f"noise-{i}.npz") for i in range(len(job.noise))) if ranks[0].code == 0 else ()
-    return Outcome(tuple(ranks), reply["seconds"], tuple(item for item in noise if item is not None))
+    return Observation(tuple(ranks), reply["seconds"], tuple(item for item in noise if item is not None))
 
 
 def _load(path: Path) -> Arrays | None:

@@ -1,0 +1,28 @@
+"""Which layers and settings each framework has, the contract of each setting, and how a trial becomes a script."""
+
+from d3bot.frameworks.base import Contract, Family, Option, Script
+from d3bot.frameworks.registry import (
+    canonical_setting,
+    families,
+    family_of,
+    find_settings,
+    obstacle,
+    render,
+    script_env,
+    standing_settings,
+)
+
+__all__ = [
+    "Contract",
+    "Family",
+    "Option",
+    "Script",
+    "canonical_setting",
+    "families",
+    "family_of",
+    "find_settings",
+    "obstacle",
+    "render",
+    "script_env",
+    "standing_settings",
+]

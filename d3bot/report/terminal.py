@@ -14,7 +14,7 @@ from rich.text import Text
 
 from d3bot.findings.markdown import line
 from d3bot.history.changes import unknown_since
-from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons
+from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons, times
 from d3bot.spec import FAILING, Change, Finding, Kind, Run, Trial, Verdict
 
 STYLES: dict[Kind, str] = {
@@ -47,8 +47,8 @@ def print_summary(
     if kinds:
         console.print(table)
         console.print()
-    for kind, reason, times in reasons(verdicts, _ITEMS):
-        _print(console, f"{times} {kind}: {line(reason, 300)}", STYLES[kind])
+    for kind, reason, count in reasons(verdicts, _ITEMS):
+        _print(console, f"{count} {kind}: {line(reason, 300)}", STYLES[kind])
     for name in LISTED:
         listed = [change for change in changes if change.change == name]
         for change in listed[:_ITEMS]:
@@ -62,8 +62,17 @@ def print_summary(
         proof = "verified" if finding.verified else f"unverified ({line(finding.unverified_reason, 200)})"
         _print(console, f"  {line(numbers(finding.verdict)) or finding.verdict.kind}; {proof}; {finding.regression}")
     counts = ", ".join(f"{count} {name}" for name, count in top.counts)
-    _print(console, f"{len(verdicts)} trials in {duration(run.seconds)}: {counts}")
+    _print(console, f"{times(len(verdicts), 'trial')} in {duration(run.seconds)}: {counts}")
     _print(console, line(top.text), "bold green" if top.good else "bold red")
+
+
+def print_changes(console: Console, changes: Sequence[Change]) -> None:
+    """Print how many changes there are of each class, and each one that somebody should look at."""
+    counts = Counter(change.change for change in changes)
+    for change in changes:
+        if change.change in LISTED:
+            _print(console, f"{change.change}: {_describe(change)}", "green" if change.change == "fixed" else "red")
+    _print(console, ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing to compare")
 
 
 class Progress:
@@ -133,9 +142,9 @@ class Progress:
     def _state(self) -> str:
         done = self._kinds.total()
         elapsed = self._clock() - self._began
-        of = f" of {self._total}" if self._total else ""
+        trials = f"{done} of {times(self._total, 'trial')}" if self._total else times(done, "trial")
         left = f", about {duration(elapsed / done * (self._total - done))} left" if self._total and done else ""
-        return f"{done}{of} trials in {duration(elapsed)}, {self._failures() or '0 failing · '}".rstrip(" ·") + left
+        return f"{trials} in {duration(elapsed)}, {self._failures() or '0 failing · '}".rstrip(" ·") + left
 
 
 def _describe(change: Change) -> str:

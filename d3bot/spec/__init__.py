@@ -3,7 +3,17 @@
 from d3bot.spec.base import SCHEMA, Scalar, SpecError, canonical_json, one_line, short_hash
 from d3bot.spec.build import Build
 from d3bot.spec.case import FRAMEWORKS, Case, Clip, Dtype, Framework, Freeze, Input, Layer, Optimizer, Tie
-from d3bot.spec.observation import AFTER, ROLES, ArrayName, Role, parse_name
+from d3bot.spec.observation import (
+    AFTER,
+    ROLES,
+    ArrayName,
+    Arrays,
+    ErrorReport,
+    Observation,
+    RankObservation,
+    Role,
+    parse_name,
+)
 from d3bot.spec.seed import Seed, dump_seed, load_seed, read_toml
 from d3bot.spec.setting import Setting
 from d3bot.spec.verdict import (
@@ -32,6 +42,7 @@ __all__ = [
     "SCHEMA",
     "SETTLED",
     "ArrayName",
+    "Arrays",
     "Attempt",
     "Build",
     "Case",
@@ -39,6 +50,7 @@ __all__ = [
     "ChangeClass",
     "Clip",
     "Dtype",
+    "ErrorReport",
     "Finding",
     "First",
     "Framework",
@@ -46,8 +58,10 @@ __all__ = [
     "Input",
     "Kind",
     "Layer",
+    "Observation",
     "Optimizer",
     "Origin",
+    "RankObservation",
     "Role",
     "Run",
     "Scalar",

@@ -68,7 +68,7 @@ class Clip(Noun):
 
 
 class Freeze(Noun):
-    """All parameters of one layer stop training at the start of step `at` (0: before the first, 1: before the second)."""
+    """All parameters of one layer stop training at the start of step `at`, counted from 0."""
 
     layer: Name
     at: int = Field(default=0, ge=0, le=8)

@@ -15,6 +15,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
+Arrays = dict[str, npt.NDArray[np.generic]]
+
 Role = Literal["loss", "grad", "norm", "metric", "param", "buffer", "predict"]
 ROLES: tuple[Role, ...] = ("loss", "grad", "norm", "metric", "param", "buffer", "predict")
 
@@ -44,3 +49,44 @@ def parse_name(name: str) -> ArrayName:
     role: Role = match[2]  # type: ignore[assignment]  # the pattern lists exactly the roles
     step = int(match[1]) if match[1] is not None else AFTER
     return ArrayName(step, ROLES.index(role), role, match[3] or "")
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """An exception in a rank.  `frames` are `module:function` inside the library, outermost first."""
+
+    type: str
+    message: str
+    frames: tuple[str, ...] = ()
+    text: str = ""
+    at: float = 0.0
+    """Seconds since the epoch: the rank that failed first is the one to look at."""
+
+
+@dataclass(frozen=True)
+class RankObservation:
+    """How one process ended, and what it returned or raised."""
+
+    code: int
+    """Exit code; negative for a signal."""
+    why: str = ""
+    """Empty if it ended by itself, else why it was killed: deadline, memory, output, or peer (another rank failed)."""
+    seconds: float = 0.0
+    arrays: Arrays | None = None
+    error: ErrorReport | None = None
+    output: str = ""
+    """Tail of what it printed; after a deadline it ends with the stacks of all threads."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one side of a trial produced: every process, and for a reference its noise re-runs."""
+
+    ranks: tuple[RankObservation, ...]
+    seconds: float = 0.0
+    noise: tuple[Arrays, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every process returned its arrays."""
+        return all(rank.code == 0 and rank.arrays is not None for rank in self.ranks)

@@ -1,0 +1,5 @@
+"""`python -m d3bot`."""
+
+from d3bot.cli import main
+
+main()

@@ -1,0 +1,93 @@
+"""`d3bot bench noise`: what a healthy build is accused of, and how near its passes come to their bounds."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from d3bot.bench.trials import run_each
+from d3bot.builds import resolve
+from d3bot.config import Config
+from d3bot.engine.pace import Pace
+from d3bot.engine.pool import Pool
+from d3bot.flow.harness import Harness, Judged
+from d3bot.frameworks import find_settings, script_env
+from d3bot.generate import PER_CASE, fresh_cases, plan
+from d3bot.report.terminal import Progress
+from d3bot.spec import FAILING, Build
+
+_QUANTILES = (0.5, 0.9, 0.99, 1.0)
+
+
+@dataclass(frozen=True)
+class NoiseReport:
+    """What a run of fresh trials on healthy builds gave."""
+
+    seed: int
+    rows: tuple[dict[str, object], ...]
+    failing: int
+
+    def as_json(self) -> dict[str, object]:
+        """Return the report as plain data."""
+        return {"seed": self.seed, "failing": self.failing, "builds": list(self.rows)}
+
+    def as_text(self) -> str:
+        """Return the report for people."""
+        lines = []
+        for row in self.rows:
+            lines.append(f"{row['build']}: {row['trials']} trials, {row['kinds']}")
+            lines.append(f"  error / bound of the closest array of each bounded pass: {row['error_over_bound']}")
+            lines += [f"  {text}" for text in row["not_passing"]]  # type: ignore[attr-defined]  # a list of texts
+        return "\n".join(lines)
+
+
+def bench_noise(config: Config, trials: int, console: Console) -> NoiseReport:
+    """Run that many fresh trials on each build and return what was not a pass and how close the passes came."""
+    seed = config.seed or 0
+    rows, failing = [], 0
+    for spec in config.builds:
+        build = resolve(spec, config.cache)
+        judged = _run(build, config, trials, seed, console)
+        rows.append(_row(build, judged))
+        failing += sum(item.verdict.failing for item in judged)
+    return NoiseReport(seed, tuple(rows), failing)
+
+
+def _run(build: Build, config: Config, trials: int, seed: int, console: Console) -> list[Judged]:
+    settings = find_settings(build.framework, config.settings)
+    per_case = PER_CASE[build.framework]
+    cases = fresh_cases(build.framework, seed, trials // per_case + 1)
+    planned = plan(seeds=[], previous=[], fresh=cases, settings=settings, per_case=per_case)[:trials]
+    with (
+        tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as folder,
+        Pool(build, script_env(build.framework), config.workers) as pool,
+        Progress(console, len(planned)) as progress,
+    ):
+        harness = Harness(pool, Path(folder), Pace())
+        judged = []
+        for item in run_each(harness, planned, config.workers, lambda: True):
+            progress.finished(item.verdict)
+            judged.append(item)
+        return judged
+
+
+def _row(build: Build, judged: Sequence[Judged]) -> dict[str, object]:
+    ratios = [item.judgement.tightest for item in judged if item.verdict.kind == "pass" and item.judgement.tightest]
+    kinds = Counter(item.verdict.kind for item in judged)
+    odd = [item.verdict for item in judged if item.verdict.kind not in ("pass", "not-applicable")]
+    return {
+        "build": build.label,
+        "trials": len(judged),
+        "kinds": dict(sorted(kinds.items())),
+        "error_over_bound": {
+            f"p{int(100 * q)}": round(float(np.quantile(ratios, q)), 3) for q in _QUANTILES if ratios
+        },
+        "not_passing": [
+            f"{v.kind} {v.key or '-'} {v.case} {v.setting} {v.dtype}: {v.reason}"
+            for v in sorted(odd, key=lambda v: (v.kind not in FAILING, v.key, v.trial))
+        ],
+    }

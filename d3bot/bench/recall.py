@@ -1,0 +1,186 @@
+"""`d3bot bench recall`: known faults planted in a stock build one by one; is each found, how fast, and by what?
+
+Detected means: a trial that passes on the stock build fails on the faulty one, is seen again three times in fresh
+processes, and has a key that is not a catch-all.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from d3bot.bench.trials import run_each
+from d3bot.builds import Fault, load_faults, make_overlay, resolve
+from d3bot.config import Config
+from d3bot.engine.pace import Pace
+from d3bot.engine.pool import Pool
+from d3bot.findings.key import is_catch_all
+from d3bot.flow.harness import Harness, Judged
+from d3bot.flow.night import load_seeds
+from d3bot.frameworks import script_env, standing_settings
+from d3bot.generate import PER_CASE, fresh_cases, plan
+from d3bot.spec import Build, Framework, SpecError, Trial, Verdict
+
+CONFIRMATIONS = 3
+
+
+@dataclass(frozen=True)
+class Column:
+    """One source of cases: was the fault found, after how many seconds and trials, under which key."""
+
+    found: bool
+    seconds: float
+    trials: int
+    key: str = ""
+    by: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault."""
+
+    id: str
+    framework: Framework
+    columns: dict[str, Column]
+
+    @property
+    def best(self) -> Column | None:
+        """The column that found it first."""
+        return min((c for c in self.columns.values() if c.found), key=lambda c: c.seconds, default=None)
+
+    @property
+    def found(self) -> bool:
+        """Whether any column found it."""
+        return self.best is not None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds to the first confirmed detection; if there was none, all that was spent."""
+        return self.best.seconds if self.best else sum(column.seconds for column in self.columns.values())
+
+    @property
+    def key(self) -> str:
+        """The key of the detection, or empty."""
+        return self.best.key if self.best else ""
+
+    @property
+    def verdict(self) -> str:
+        """`found` or `missed`."""
+        return "found" if self.found else "missed"
+
+    def shown(self, name: str) -> str:
+        """Return one column for the table."""
+        column = self.columns[name]
+        return f"{column.seconds:.0f} s" if column.found else f"missed ({column.trials} trials)"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the row as plain data."""
+        best = self.best
+        return {
+            "id": self.id,
+            "framework": self.framework,
+            "found": self.found,
+            "seconds": round(self.seconds, 1),
+            "key": self.key,
+            "by": best.by if best else "",
+            "reason": best.reason if best else "",
+            "columns": {
+                name: {"found": c.found, "seconds": round(c.seconds, 1), "trials": c.trials, "key": c.key, "by": c.by}
+                for name, c in self.columns.items()
+            },
+        }
+
+
+def bench_recall(config: Config, folder: Path, only: Sequence[str], cap: float, console: Console) -> list[Row]:
+    """Return one row a fault.  `cap` is the number of seconds for each fault and column.
+
+    SpecError if the folder holds no faults or `only` names one that it has not.
+    """
+    faults = load_faults(folder)
+    unknown = set(only) - {fault.id for fault in faults}
+    if unknown:
+        raise SpecError(f"--only {min(unknown)}: {folder} has no such fault")
+    chosen = [fault for fault in faults if not only or fault.id in only]
+    stocks = _stocks(config, {fault.framework for fault in chosen})
+    rows = []
+    for framework, stock in stocks.items():
+        mine = [fault for fault in chosen if fault.framework == framework]
+        with (
+            tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts,
+            Pool(stock, script_env(framework), config.workers) as pool,
+        ):
+            healthy = _Healthy(Harness(pool, Path(scripts), Pace()))
+            for fault in mine:
+                row = _row(fault, stock, healthy, config, cap)
+                rows.append(row)
+                shown = {name: row.shown(name) for name in row.columns}
+                console.print(f"{fault.id}: {row.verdict} {shown} {row.key}", markup=False, soft_wrap=True)
+    return rows
+
+
+class _Healthy:
+    """Verdicts of the stock build, each trial run there once."""
+
+    def __init__(self, harness: Harness):
+        self._harness = harness
+        self._known: dict[str, Verdict] = {}
+
+    def passes(self, trial: Trial) -> bool:
+        if trial.id not in self._known:
+            self._known[trial.id] = self._harness.run(trial).verdict
+        return self._known[trial.id].kind == "pass"
+
+
+def _stocks(config: Config, needed: set[Framework]) -> dict[Framework, Build]:
+    """Return the stock build of each framework of which a fault is to be planted."""
+    builds = {build.framework: build for build in (resolve(spec, config.cache) for spec in config.builds)}
+    missing = needed - builds.keys()
+    if missing:
+        raise SpecError(f"--build: no build of {min(missing)} for its faults; name one, or choose faults with --only")
+    return {framework: build for framework, build in builds.items() if framework in needed}
+
+
+def _row(fault: Fault, stock: Build, healthy: _Healthy, config: Config, cap: float) -> Row:
+    framework = fault.framework
+    settings = standing_settings(framework)
+    per_case = PER_CASE[framework]
+    planned = {
+        "seeds": plan(load_seeds(config.seeds, framework), [], [], settings, len(settings)),
+        "fresh": plan([], [], fresh_cases(framework, config.seed or 0, config.fresh), settings, per_case),
+    }
+    with tempfile.TemporaryDirectory(prefix="d3bot-fault-") as folder:
+        overlay = make_overlay(fault.patch, Path(stock.python), Path(folder) / "overlay")
+        faulty = resolve(f"overlay:{overlay}+python:{stock.python}", config.cache)
+        with Pool(faulty, script_env(framework), config.workers) as pool:
+            harness = Harness(pool, Path(folder) / "scripts", Pace())
+            columns = {
+                name: _hunt(harness, healthy, trials, config.workers, cap) for name, trials in planned.items()
+            }
+    return Row(fault.id, framework, columns)
+
+
+def _hunt(harness: Harness, healthy: _Healthy, trials: Sequence[Trial], workers: int, cap: float) -> Column:
+    """Run trials on the faulty build until one of them is a confirmed detection or the time is over."""
+    began = time.monotonic()
+    count = 0
+    found: Column | None = None
+    for judged in run_each(harness, trials, workers, lambda: found is None and time.monotonic() - began < cap):
+        count += 1
+        if found is None and _detects(harness, healthy, judged):
+            verdict = judged.verdict
+            by = f"{verdict.seed or verdict.case} {verdict.setting}"
+            found = Column(True, time.monotonic() - began, count, verdict.key, by, verdict.reason)
+    return found or Column(False, time.monotonic() - began, count)
+
+
+def _detects(harness: Harness, healthy: _Healthy, judged: Judged) -> bool:
+    verdict = judged.verdict
+    if not (verdict.failing or verdict.kind == "refused") or is_catch_all(verdict.key):
+        return False
+    if not healthy.passes(judged.trial):
+        return False
+    return all(harness.run(judged.trial, fresh=True).verdict.key == verdict.key for _ in range(CONFIRMATIONS))

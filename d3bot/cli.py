@@ -1,0 +1,299 @@
+"""The command line: parse, call, print.  One function a command."""
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from d3bot import __version__
+from d3bot.bench.noise import bench_noise
+from d3bot.bench.recall import bench_recall
+from d3bot.builds import NoDataError, default_cache
+from d3bot.builds.spec import PINNED
+from d3bot.config import Config, load_config
+from d3bot.doctor import diagnose
+from d3bot.flow.known import load_known
+from d3bot.flow.listing import listing
+from d3bot.flow.night import run_night
+from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial
+from d3bot.history.changes import compare as compare_verdicts
+from d3bot.history.folder import load_run
+from d3bot.report.terminal import print_changes
+from d3bot.spec import SpecError
+from d3bot.templates import data_folder
+from d3bot.tracker.filing import file_run
+from d3bot.tracker.folder import FolderTracker
+
+app = typer.Typer(
+    help="Differential testing of distributed training: the same model on the same input must come out equivalent, "
+    "distributed or not.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+bench = typer.Typer(help="The project's own scoreboard.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(bench, name="bench")
+
+out_console = Console(highlight=False)
+
+Builds = Annotated[
+    list[str] | None,
+    typer.Option("--build", "-b", help="torch==2.13.0, tensorflow-cpu==2.21.0, python:/path, overlay:DIR+python:/path."),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+SettingGlobs = Annotated[
+    list[str] | None, typer.Option("--settings", "-s", help="Globs on settings or families, such as 'fsdp2*'.")
+]
+SeedsFolder = Annotated[str | None, typer.Option("--seeds", help="Folder of seed files, or none.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the fresh cases; the run prints the one it took.")]
+Workers = Annotated[int | None, typer.Option("--workers", help="Trials at the same time (default: one a core).")]
+
+
+@app.callback(invoke_without_command=True)
+def top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Differential testing of distributed training in PyTorch and TensorFlow."""
+    if version:
+        print(f"d3bot {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    build: Builds = None,
+    base: Annotated[str | None, typer.Option(help="Build on which a failing finding is tried as well.")] = None,
+    seeds: SeedsFolder = None,
+    fresh: Annotated[int | None, typer.Option(help="Fresh generated cases for each build (default 24).")] = None,
+    settings: SettingGlobs = None,
+    shard: Annotated[str | None, typer.Option(help="Run part I of N: I/N.")] = None,
+    previous: Annotated[str | None, typer.Option(help="Run folder to compare with, or latest.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of this run (default: runs/<time>).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    seed: Seed = None,
+    workers: Workers = None,
+    confirmations: Annotated[int | None, typer.Option(help="How often a failure must be seen again.")] = None,
+    tracker: Annotated[Path | None, typer.Option(help="Folder tracker to file into when the run is done.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (default: d3bot.toml).")] = None,
+) -> None:
+    """Plan, run, judge, compare, confirm, shrink and report: the whole job on one or more builds."""
+    loaded = _config(
+        config,
+        builds=build or None,
+        base=base,
+        seeds=seeds,
+        fresh=fresh,
+        settings=settings or None,
+        shard=shard,
+        previous=previous,
+        seed=seed,
+        workers=workers,
+        confirmations=confirmations,
+        tracker=tracker,
+    )
+    folder = out or loaded.out or Path("runs") / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
+    if resume and not folder.exists():
+        raise SpecError(f"--resume: {folder} is not there; give the run folder with --out")
+    known = load_known(loaded.seeds)
+    try:
+        night = run_night(loaded, folder, out_console, resume)
+    except KeyboardInterrupt:
+        print(f"\nd3bot: stopped; what is done is in {folder}. Go on with: d3bot run --resume --out {folder}", file=sys.stderr)
+        raise typer.Exit(3) from None
+    if loaded.tracker:
+        _file(folder, loaded.tracker, file_all=False, known=known)
+    out_console.print(f"report: {folder / 'report.html'}", markup=False)
+    if not night.run.complete:
+        raise typer.Exit(3)
+    raise typer.Exit(1 if night.new_and_confirmed(known) else 0)
+
+
+@app.command()
+def replay(
+    source: Annotated[Path, typer.Argument(metavar="SEED|FINDING|CASE", help="A seed file or a finding folder.")],
+    setting: Annotated[str | None, typer.Option("--setting", "-s", help="One setting (default: its own).")] = None,
+    build: Annotated[str | None, typer.Option("--build", "-b", help="Build spec.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run one case again under its settings and print each verdict; exit 1 if one fails."""
+    verdicts = replay_trial(load_trial(source, setting), build, default_cache())
+    if as_json:
+        print(json.dumps([verdict.model_dump(mode="json", by_alias=True) for verdict in verdicts], indent=1))
+    else:
+        for verdict in verdicts:
+            out_console.print(f"{verdict.setting}: {verdict.kind}: {verdict.reason}", markup=False, soft_wrap=True)
+            if verdict.failing and verdict.detail:
+                out_console.print(verdict.detail, markup=False, soft_wrap=True)
+    raise typer.Exit(1 if any(verdict.failing for verdict in verdicts) else 0)
+
+
+@app.command()
+def script(
+    source: Annotated[Path, typer.Argument(metavar="CASE", help="A seed file or a finding folder.")],
+    setting: Annotated[str | None, typer.Option("--setting", "-s", help="One setting (default: its first).")] = None,
+) -> None:
+    """Print the plain Python file that a trial is."""
+    print(as_script(load_trial(source, setting)[0]), end="")
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="RUN")],
+    after: Annotated[Path, typer.Argument(metavar="RUN")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare two run folders trial by trial; exit 1 if the second fails where the first did not."""
+    changes = compare_verdicts(load_run(before).verdicts, load_run(after).verdicts)
+    if as_json:
+        print(json.dumps([change.model_dump(mode="json") for change in changes], indent=1))
+    else:
+        print_changes(out_console, changes)
+    worse = any(change.change in ("regressed", "new-failing", "fails-differently") for change in changes)
+    raise typer.Exit(1 if worse else 0)
+
+
+@app.command("file")
+def file_command(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN")],
+    tracker: Annotated[Path, typer.Option(help="Folder of the tracker.")] = Path("issues"),
+    file_all: Annotated[bool, typer.Option("--all", help="File each finding of a first run by itself.")] = False,
+) -> None:
+    """File the findings of a finished run into a folder of Markdown issues."""
+    _file(run_folder, tracker, file_all, load_known(data_folder("seeds")))
+
+
+@app.command("list")
+def list_command(
+    what: Annotated[str, typer.Argument(metavar="settings|layers|seeds|contracts")],
+    as_json: JsonFlag = False,
+    seeds: SeedsFolder = None,
+) -> None:
+    """List what there is: settings, layers, seeds or contracts."""
+    rows = listing(what, Path(seeds) if seeds else data_folder("seeds"))
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in rows[0] if rows else ():
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*row.values())
+    out_console.print(table)
+
+
+@app.command()
+def promote(
+    finding: Annotated[Path, typer.Argument(metavar="FINDING", help="A finding folder.")],
+    seeds: Annotated[Path, typer.Option(help="Folder of seeds to add to.")] = Path("seeds"),
+    name: Annotated[str | None, typer.Option(help="Name of the seed (default: from the key).")] = None,
+) -> None:
+    """Make a finding a seed, so that every run tries it."""
+    print(promote_finding(finding, seeds, name))
+
+
+@app.command()
+def doctor(as_json: JsonFlag = False) -> None:
+    """Say what this machine can and cannot test, and what to mend; exit 3 if something must be mended."""
+    checks = diagnose(default_cache(), Path.cwd())
+    if as_json:
+        rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "mend": c.mend} for c in checks]
+        print(json.dumps(rows, indent=1))
+    else:
+        for check in checks:
+            sign = {True: "ok  ", False: "FAIL", None: "note"}[check.ok]
+            mend = f"  ({check.mend})" if check.mend and check.ok is not True else ""
+            out_console.print(f"{sign} {check.name}: {check.detail}{mend}", markup=False, soft_wrap=True)
+    raise typer.Exit(3 if any(check.ok is False for check in checks) else 0)
+
+
+@bench.command("recall")
+def recall(
+    faults: Annotated[Path, typer.Option(help="Folder of faults, each with fault.patch and meta.json.")],
+    build: Builds = None,
+    seeds: SeedsFolder = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only these fault ids.")] = None,
+    cap: Annotated[float, typer.Option(help="Seconds for each fault and column.")] = 180.0,
+    seed: Annotated[int, typer.Option(help="Seed of the fresh cases.")] = 0,
+    workers: Workers = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Plant each fault in a stock build and see whether, and how fast, it is found."""
+    loaded = _config(None, builds=build or None, seeds=seeds, seed=seed, workers=workers)
+    rows = bench_recall(loaded, faults, only or [], cap, Console(stderr=True, highlight=False))
+    if as_json:
+        print(json.dumps({"faults": [row.as_json() for row in rows]}, indent=1))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in ("fault", "found", "seeds only", "fresh only", "seconds", "key"):
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(row.id, row.verdict, row.shown("seeds"), row.shown("fresh"), f"{row.seconds:.0f}", row.key)
+    out_console.print(table)
+    out_console.print(f"{sum(row.found for row in rows)} of {len(rows)} found", markup=False)
+
+
+@bench.command("noise")
+def noise(
+    build: Builds = None,
+    trials: Annotated[int, typer.Option(help="Trials a build.")] = 300,
+    settings: SettingGlobs = None,
+    seed: Seed = None,
+    workers: Workers = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run fresh trials on a healthy build: every non-pass by key, and how close passes come to their bounds."""
+    loaded = _config(None, builds=build or None, settings=settings or None, seed=seed, workers=workers)
+    report = bench_noise(loaded, trials, Console(stderr=True, highlight=False))
+    print(json.dumps(report.as_json(), indent=1) if as_json else report.as_text())
+    raise typer.Exit(1 if report.failing else 0)
+
+
+def main() -> None:
+    """Run the command line; every error a person can mend is one line on stderr."""
+    try:
+        code = app(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        _say(error.format_message())
+        code = 2
+    except click.exceptions.Abort:
+        code = 3
+    except SpecError as error:
+        _say(str(error))
+        code = 2
+    except NoDataError as error:
+        _say(str(error))
+        code = 3
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 0
+    sys.exit(code or 0)
+
+
+def _say(text: str) -> None:
+    print(f"d3bot: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _config(file: Path | None, **given: Any) -> Config:
+    workers = given.pop("workers", None)
+    values = {name: value for name, value in given.items() if value is not None}
+    loaded = load_config(file, cli=values | ({"workers": workers} if workers else {}))
+    if "workers" not in loaded.model_fields_set:
+        loaded = loaded.model_copy(update={"workers": max(1, len(os.sched_getaffinity(0)))})
+    if not loaded.builds:
+        loaded = loaded.model_copy(update={"builds": tuple(PINNED.values())})
+    if "seeds" not in loaded.model_fields_set and not Path("seeds").is_dir():
+        loaded = loaded.model_copy(update={"seeds": data_folder("seeds")})
+    return loaded
+
+
+def _file(run_folder: Path, tracker: Path, file_all: bool, known: dict[str, str]) -> None:
+    for decision in file_run(run_folder, FolderTracker(tracker), datetime.now(UTC), file_all, known):
+        out_console.print(f"{decision.action} {decision.key}: {decision.reason}", markup=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""The stages in order, tied together: plan, run, judge, compare, confirm, shrink, report."""

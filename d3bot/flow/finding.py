@@ -1,0 +1,132 @@
+"""From a group of failing verdicts to one finding: shrunk, rendered, confirmed, written."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from d3bot.findings.group import Group
+from d3bot.findings.issue import render_issue
+from d3bot.findings.title import title_of
+from d3bot.flow.confirm import Confirmation, confirm, script_attempt
+from d3bot.flow.harness import Harness, Judged
+from d3bot.frameworks import family_of, render
+from d3bot.frameworks.format import format_files
+from d3bot.history.finding_folder import write_finding
+from d3bot.judge import Difference
+from d3bot.shrink import shrink
+from d3bot.spec import Attempt, Build, Case, Finding, Setting, Trial, Verdict
+
+SHRINK_SECONDS = 45.0
+SHRINK_TRIES = 400
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a finding needs to know of its run."""
+
+    run_dir: Path
+    run: str
+    confirmations: int
+    base: Build | None
+    verdicts: Sequence[Verdict]
+
+
+def make_finding(harness: Harness, trial: Trial, group: Group, context: Context) -> Finding:
+    """Shrink the group's representative, confirm it in fresh processes and as a script, and write its folder."""
+    judged = _smallest(harness, trial, group.key)
+    script = context.run_dir / f".{group.key}.py"
+    try:
+        script.write_text(finding_script(harness.build, judged))
+        format_files([script])
+        confirmation = confirm(harness, judged, script, context.confirmations)
+        attempts, output_good, regression = list(confirmation.attempts), None, "unknown"
+        if context.base is not None and confirmation.all_seen:
+            attempt, output = script_attempt(context.base, script, judged.verdict)
+            attempts.append(attempt)
+            regression = "pre-existing" if attempt.failed else "regression"
+            output_good = None if attempt.failed else output
+        finding = _finding(harness.build, judged, group, context, confirmation, tuple(attempts), regression)
+        family = family_of(judged.trial.case.framework, judged.trial.setting)
+        text = script.read_text()
+        contract = family.contract
+        issue = render_issue(finding, text, confirmation.output, output_good, contract.promise, contract.source)
+        body = f"# {issue.title}\n\n{issue.body}"
+        write_finding(context.run_dir, finding, text, confirmation.output, output_good, body)
+        return finding
+    finally:
+        script.unlink(missing_ok=True)
+
+
+def finding_script(build: Build, judged: Judged) -> str:
+    """Return the script of a failing trial with its bounds and what it shows in its docstring."""
+    verdict, trial = judged.verdict, judged.trial
+    bounds = {item.name: _rounded_up(item) for item in judged.judgement.differences if item.bound}
+    return render(trial.case, trial.setting, _docstring(build, verdict, trial.setting), bounds).text
+
+
+def _smallest(harness: Harness, trial: Trial, key: str) -> Judged:
+    ends = time.monotonic() + SHRINK_SECONDS
+    tries = iter(range(SHRINK_TRIES))
+
+    def allowed() -> bool:
+        return time.monotonic() < ends and next(tries, None) is not None
+
+    def fails(case: Case, setting: Setting) -> bool:
+        return harness.run(trial.model_copy(update={"case": case, "setting": setting})).verdict.key == key
+
+    small = shrink(trial.case, trial.setting, fails, allowed)
+    return harness.run(trial.model_copy(update={"case": small.case, "setting": small.setting}), fresh=True)
+
+
+def _finding(
+    build: Build,
+    judged: Judged,
+    group: Group,
+    context: Context,
+    confirmation: Confirmation,
+    attempts: tuple[Attempt, ...],
+    regression: str,
+) -> Finding:
+    shown = judged.verdict.model_copy(update={"confirmed": confirmation.text, "key": group.key})
+    original = group.representative.case
+    failed = next((attempt for attempt in confirmation.attempts if not attempt.failed), None)
+    unverified = ""
+    if failed is not None:
+        unverified = f"seen again {confirmation.text} times; the {failed.how} gave: {failed.outcome}"
+    return Finding(
+        key=group.key,
+        title=title_of(shown, judged.trial.setting),
+        verdict=shown,
+        build=build,
+        case=judged.trial.case,
+        setting=judged.trial.setting,
+        attempts=attempts,
+        verified=failed is None,
+        unverified_reason=unverified,
+        trials=tuple(f"{verdict.case} {verdict.setting}" for verdict in group.members),
+        agreeing=tuple(
+            sorted(v.setting for v in context.verdicts if v.case == original and v.kind == "pass")
+        ),
+        regression=regression,  # type: ignore[arg-type]  # one of the three words above
+        first_seen=context.run,
+    )
+
+
+def _docstring(build: Build, verdict: Verdict, setting: Setting) -> str:
+    what = {
+        "diverged": "One process and the distributed run train the same model on the same rows and must agree.",
+        "nonfinite": "One process stays finite on the same rows; the distributed run does not.",
+        "crashed": "One process trains the model; the distributed run raises.",
+        "died": "One process trains the model; a rank of the distributed run dies.",
+        "hung": "One process trains the model; the distributed run never ends.",
+        "refused": "One process trains the model; the distributed run refuses.",
+    }[verdict.kind]
+    seen = " ".join(verdict.reason.split())[:300].replace("\\", "/").replace('"""', "'''")
+    text = f"{title_of(verdict, setting)}.\n\n{what}\n{seen}.\nSeen on {build.label}.        Run: python repro.py"
+    return text.replace("..\n", ".\n")
+
+
+def _rounded_up(item: Difference) -> float:
+    """Return the bound with two significant digits, rounded up so that a healthy build keeps below it."""
+    return float(f"{item.bound * 1.05:.1e}")

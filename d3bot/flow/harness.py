@@ -1,0 +1,182 @@
+"""One build under test: scripts rendered, run through the engine, judged, keyed."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from d3bot.engine.jobs import PRELOADS, EngineError, Job, Limits
+from d3bot.engine.pace import Pace
+from d3bot.engine.pool import Pool
+from d3bot.flow.keying import failure_key_of
+from d3bot.frameworks import Script, canonical_setting, family_of, render
+from d3bot.frameworks.format import format_files
+from d3bot.judge import Difference, Judgement, is_rounding, judge
+from d3bot.spec import Build, Observation, Trial, Verdict
+
+NOISE: tuple[Literal["move", "order"], ...] = ("order", "order", "order", "move", "move")
+"""Re-runs of the reference for the noise floor: sums reordered, and everything moved by one unit in the last place."""
+
+_REFERENCE_SECONDS = 120.0
+_KEPT_REFERENCES = 64
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A trial's verdict and what it rests on."""
+
+    trial: Trial
+    verdict: Verdict
+    judgement: Judgement
+    script: Script | None = None
+
+
+class Harness:
+    """Runs and judges trials of one build.  Thread-safe.  Scripts are written below `folder`."""
+
+    def __init__(self, pool: Pool, folder: Path, pace: Pace, shard: str = "1/1"):
+        self.build: Build = pool.build
+        self._pool = pool
+        self._folder = folder
+        self._pace = pace
+        self._shard = shard
+        self._references: dict[str, _Once] = {}
+        self._lock = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def prepare(self, trials: Sequence[Trial]) -> None:
+        """Render and format the scripts of many trials at once; what cannot be rendered shows when it is run."""
+        paths = []
+        for trial in trials:
+            if self._obstacle(trial) is None:
+                path = self._path(trial)
+                path.write_text(self._render(trial).text)
+                paths.append(path)
+        format_files(paths)
+
+    def run(self, trial: Trial, fresh: bool = False) -> Judged:
+        """Run one trial and judge it; with `fresh` the reference is run anew as well, not taken from the cache.
+
+        Never raises for what a trial does: infrastructure trouble is the verdict `no-data`.
+        """
+        began = time.monotonic()
+        obstacle = self._obstacle(trial)
+        if obstacle is not None:
+            return self._judged(trial, Judgement("not-applicable", obstacle), None, began)
+        script = self._render(trial)
+        path = self._path(trial)
+        if not path.exists():
+            path.write_text(script.text)
+            format_files([path])
+        try:
+            reference = self._reference(script, path, fresh)
+            deadline = self._pace.deadline(self.build.framework, trial.setting.family)
+            job = Job(path, "distributed", self.build.framework, script.processes, limits=Limits(seconds=deadline))
+            distributed = self._pool.run(job) if reference.ok else Observation(())
+        except EngineError as error:
+            return self._judged(trial, Judgement("no-data", f"the engine was lost: {error}"), None, began)
+        if distributed.ok and distributed.ranks:
+            self._pace.add(self.build.framework, trial.setting.family, distributed.seconds)
+        family = family_of(self.build.framework, trial.setting)
+        judgement = judge(
+            reference,
+            distributed,
+            exact=lambda name: family.exact(trial.case, trial.setting, name),
+            world=script.world,
+            parts=script.parts,
+            packages=PRELOADS[self.build.framework].packages,
+        )
+        return self._judged(trial, self._arbitrated(trial, judgement), script, began)
+
+    def script_path(self, trial: Trial) -> Path:
+        """Return the file that the engine executes for this trial."""
+        return self._path(trial)
+
+    def _obstacle(self, trial: Trial) -> str | None:
+        family = family_of(self.build.framework, trial.setting)
+        return family.obstacle(trial.case, trial.setting)
+
+    def _path(self, trial: Trial) -> Path:
+        return self._folder / f"{trial.id}.py"
+
+    def _render(self, trial: Trial) -> Script:
+        setting = canonical_setting(trial.case.framework, trial.setting)
+        docstring = f"Case {trial.case.id} under {setting}: one process and the distributed run must agree."
+        return render(trial.case, setting, docstring)
+
+    def _reference(self, script: Script, path: Path, fresh: bool) -> Observation:
+        """Return the reference with its noise re-runs, run once for all settings that share its text."""
+        job = Job(
+            path,
+            "reference",
+            self.build.framework,
+            parts=script.parts,
+            noise=NOISE,
+            limits=Limits(seconds=_REFERENCE_SECONDS),
+        )
+        if fresh:
+            return self._pool.run(job)
+        with self._lock:
+            once = self._references.setdefault(script.reference_key, _Once())
+            while len(self._references) > _KEPT_REFERENCES:
+                self._references.pop(next(iter(self._references)))
+        with once.lock:
+            if once.value is None:
+                once.value = self._pool.run(job)
+            return once.value
+
+    def _arbitrated(self, trial: Trial, judgement: Judgement) -> Judgement:
+        """Let float64 decide whether a float32 divergence beyond its noise bound is rounding (see judge.arbiter)."""
+        wrong = [item for item in judgement.differences if item.wrong]
+        if judgement.kind != "diverged" or trial.case.dtype != "float32" or not all(item.bound for item in wrong):
+            return judgement
+        double = self.run(trial.model_copy(update={"case": trial.case.model_copy(update={"dtype": "float64"})}))
+        by_name: dict[str, Difference] = {item.name: item for item in double.judgement.differences}
+        if not all(is_rounding(item, by_name.get(item.name)) for item in wrong):
+            return judgement
+        return Judgement(
+            "pass",
+            f"float64 shows rounding only: {judgement.reason}",
+            error=judgement.error,
+            bound=judgement.bound,
+            first=judgement.first,
+            differences=judgement.differences,
+        )
+
+    def _judged(self, trial: Trial, judgement: Judgement, script: Script | None, began: float) -> Judged:
+        setting = canonical_setting(trial.case.framework, trial.setting)
+        family = family_of(self.build.framework, setting)
+        verdict = Verdict(
+            trial=trial.id,
+            framework=trial.case.framework,
+            build=self.build.id,
+            case=trial.case.id,
+            seed=trial.seed,
+            origin=trial.origin,
+            setting=str(setting),
+            world=family.world(setting),
+            dtype=trial.case.dtype,
+            kind=judgement.kind,
+            reason=judgement.reason,
+            key=failure_key_of(trial.case, setting, judgement),
+            first=judgement.first,
+            error=judgement.error,
+            bound=judgement.bound,
+            diagnosis=judgement.diagnosis,
+            detail=judgement.detail[-6000:],
+            seconds=round(time.monotonic() - began, 3),
+            shard=self._shard,
+        )
+        return Judged(trial, verdict, judgement, script)
+
+
+@dataclass
+class _Once:
+    """A value computed by the first thread that needs it, while the others wait."""
+
+    value: Observation | None = None
+
+    def __post_init__(self) -> None:
+        self.lock = threading.Lock()

@@ -1,0 +1,321 @@
+"""The main job: plan, run and judge every trial of a run, compare with the previous one, make findings, report."""
+
+import concurrent.futures
+import secrets
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from d3bot import __version__
+from d3bot.builds import resolve
+from d3bot.config import Config
+from d3bot.engine.pace import Pace
+from d3bot.engine.pool import Pool
+from d3bot.findings.group import Group, group_failing
+from d3bot.flow.confirm import again, flaky
+from d3bot.flow.finding import Context, make_finding
+from d3bot.flow.harness import Harness
+from d3bot.flow.plan_file import PLAN, load_plan, write_plan
+from d3bot.frameworks import find_settings, obstacle, script_env
+from d3bot.frameworks.registry import check_globs
+from d3bot.generate import PER_CASE, fresh_cases, plan, shard
+from d3bot.history.changes import NEWS, compare
+from d3bot.history.files import write_atomic
+from d3bot.history.finding_folder import list_findings, read_finding
+from d3bot.history.folder import LoadedRun, RunWriter, latest_run, load_run, write_changes
+from d3bot.report.html import render_html
+from d3bot.report.summary import summary_markdown
+from d3bot.report.terminal import Progress, print_summary
+from d3bot.spec import (
+    KINDS,
+    SETTLED,
+    Build,
+    Case,
+    Change,
+    Finding,
+    Framework,
+    Run,
+    Seed,
+    Setting,
+    SpecError,
+    Trial,
+    Verdict,
+    load_seed,
+)
+
+MAX_FINDINGS = 30
+"""Keys of one build that are shrunk and confirmed in one run; far more than that is a bad build, not as many bugs."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A finished run."""
+
+    run: Run
+    verdicts: tuple[Verdict, ...]
+    changes: tuple[Change, ...]
+    findings: tuple[Finding, ...]
+    folder: Path
+
+    def new_and_confirmed(self, known: Sequence[str] = ()) -> list[Finding]:
+        """Return the verified findings that the previous run did not have and that are not known upstream."""
+        news = {change.after_key for change in self.changes if change.change in NEWS}
+        return [item for item in self.findings if item.verified and item.key in news and item.key not in known]
+
+
+@dataclass(frozen=True)
+class Before:
+    """The run to compare with, if there is one."""
+
+    folder: Path
+    loaded: LoadedRun
+
+
+def find_previous(config: Config, out: Path) -> Before | None:
+    """Return the previous run that the configuration names; SpecError if it names one that cannot be read."""
+    if not config.previous:
+        return None
+    folder = latest_run(out.parent) if config.previous == "latest" else Path(config.previous)
+    if folder is None or folder.resolve() == out.resolve():
+        return None
+    return Before(folder, load_run(folder))
+
+
+def load_seeds(folder: Path | None, framework: Framework) -> list[Seed]:
+    """Return the seeds of a framework, by name; SpecError names the file that is wrong."""
+    if folder is None:
+        return []
+    if not folder.is_dir():
+        raise SpecError(f"--seeds {folder}: no such folder; give a folder with torch/ and tensorflow/, or none")
+    seeds = [load_seed(path) for path in sorted((folder / framework).glob("*.toml"))]
+    for seed in seeds:
+        if seed.case.framework != framework:
+            raise SpecError(f"{folder / framework / seed.name}.toml: is a case of {seed.case.framework}; move it there")
+        for setting in seed.settings:
+            obstacle(seed.case, setting)
+    return seeds
+
+
+def run_night(config: Config, out: Path, console: Console, resume: bool = False) -> Night:
+    """Do the whole job and leave the run folder of it at `out`.
+
+    SpecError for wrong input, NoDataError if a build cannot be had.  A KeyboardInterrupt leaves the folder so that
+    `resume` continues it.
+    """
+    check_globs(config.settings)
+    began = time.monotonic()
+    before = find_previous(config, out)
+    builds = _resolve_all(config.builds, config.cache, console)
+    base = _resolve_all((config.base,), config.cache, console)[0] if config.base else None
+    if resume:
+        writer, loaded = RunWriter.resume(out)
+        run, trials = loaded.run, load_plan(out)
+        if [build.id for build in run.builds] != [build.id for build in builds]:
+            writer.close()
+            raise SpecError(f"{out}: was begun on other builds ({_labels(run.builds)}); choose another --out")
+        verdicts = {verdict.trial: verdict for verdict in loaded.verdicts}
+        console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
+    else:
+        seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
+        trials = shard(plan_trials(config, builds, before, seed), config.shard.index, config.shard.count)
+        if not trials:
+            raise SpecError("nothing to run: no case is applicable under the settings asked for; loosen --settings")
+        run = _new_run(config, out, builds, seed, before)
+        writer = RunWriter.create(out, run)
+        write_plan(out, trials)
+        verdicts = {}
+    earlier = run.seconds
+    with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts:
+        console.print(f"seed of the fresh cases: {run.seed}", highlight=False)
+        pools = {build.framework: Pool(build, script_env(build.framework), config.workers) for build in builds}
+        pace = Pace()
+        harnesses = {
+            framework: Harness(pool, Path(scripts) / framework, pace, str(config.shard))
+            for framework, pool in pools.items()
+        }
+        try:
+            with Progress(console, len(trials) - len(verdicts)) as progress:
+                for build in builds:
+                    mine = [t for t in trials if t.case.framework == build.framework and t.id not in verdicts]
+                    _run_trials(harnesses[build.framework], mine, config.workers, writer, verdicts, progress)
+            ordered = [verdicts[trial.id] for trial in trials if trial.id in verdicts]
+            findings = _make_findings(config, out, run, builds, base, harnesses, trials, ordered, writer, console)
+        finally:
+            for pool in pools.values():
+                pool.close()
+        ordered = [findings[1].get(verdict.trial, verdict) for verdict in ordered]
+        seconds = round(earlier + time.monotonic() - began, 1)
+        night = _finish(out, run, trials, ordered, findings[0], before, seconds, writer)
+    print_summary(console, night.run, night.verdicts, night.changes, night.findings)
+    return night
+
+
+def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, seed: int) -> list[Trial]:
+    """Return every trial of a run: seeds, what failed last time, and fresh cases, for each build."""
+    trials: list[Trial] = []
+    for build in builds:
+        settings = find_settings(build.framework, config.settings)
+        if not settings:
+            continue
+        seeds = load_seeds(config.seeds, build.framework)
+        trials += plan(
+            seeds=seeds,
+            previous=_failing_before(before, build.framework, settings),
+            fresh=fresh_cases(build.framework, seed, config.fresh),
+            settings=settings,
+            per_case=PER_CASE[build.framework],
+            own_settings=not config.settings,
+        )
+    return trials
+
+
+def _failing_before(
+    before: Before | None, framework: Framework, settings: Sequence[Setting]
+) -> list[tuple[Case, Setting]]:
+    """Return the trials that failed in the previous run, so that none is lost because its case was a fresh one."""
+    if before is None or not (before.folder / PLAN).exists():
+        return []
+    failing = {verdict.trial for verdict in before.loaded.verdicts if verdict.failing or verdict.kind == "flaky"}
+    wanted = {str(setting) for setting in settings}
+    return [
+        (trial.case, trial.setting)
+        for trial in load_plan(before.folder)
+        if trial.id in failing and trial.case.framework == framework and str(trial.setting) in wanted
+    ]
+
+
+def _resolve_all(specs: Sequence[str], cache: Path, console: Console) -> tuple[Build, ...]:
+    builds = tuple(resolve(spec, cache, log=lambda text: console.print(text, highlight=False)) for spec in specs)
+    frameworks = [build.framework for build in builds]
+    if len(set(frameworks)) != len(frameworks):
+        raise SpecError("--build: one build a framework in one run; run twice and use `d3bot compare`, or --base")
+    return builds
+
+
+def _labels(builds: Sequence[Build]) -> str:
+    return ", ".join(build.label for build in builds)
+
+
+def _new_run(config: Config, out: Path, builds: tuple[Build, ...], seed: int, before: Before | None) -> Run:
+    started = datetime.now(UTC)
+    return Run(
+        run=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        started=started.isoformat(timespec="seconds"),
+        builds=builds,
+        environment=builds[0].environment,
+        seed=seed,
+        config=config.model_dump(mode="json", exclude={"cache"}),
+        previous=before.loaded.run.run if before else "",
+        version=__version__,
+    )
+
+
+def _run_trials(
+    harness: Harness,
+    trials: Sequence[Trial],
+    workers: int,
+    writer: RunWriter,
+    verdicts: dict[str, Verdict],
+    progress: Progress,
+) -> None:
+    """Run the trials on `workers` threads; each verdict is on disk as soon as its trial ends."""
+    harness.prepare(trials)
+
+    def one(trial: Trial) -> Verdict:
+        progress.running(trial)
+        judged = harness.run(trial)
+        if judged.verdict.failing:
+            judged = again(harness, judged)
+        writer.append(judged.verdict)
+        progress.finished(judged.verdict)
+        return judged.verdict
+
+    with concurrent.futures.ThreadPoolExecutor(workers) as threads:
+        futures = [threads.submit(one, trial) for trial in trials]
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                verdict = future.result()
+                verdicts[verdict.trial] = verdict
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _make_findings(
+    config: Config,
+    out: Path,
+    run: Run,
+    builds: Sequence[Build],
+    base: Build | None,
+    harnesses: dict[Framework, Harness],
+    trials: Sequence[Trial],
+    verdicts: Sequence[Verdict],
+    writer: RunWriter,
+    console: Console,
+) -> tuple[list[Finding], dict[str, Verdict]]:
+    """Return the findings of a run, and the verdicts that confirmation changed."""
+    by_id = {trial.id: trial for trial in trials}
+    cases = {trial.case.id: trial.case for trial in trials}
+    findings: list[Finding] = []
+    changed: dict[str, Verdict] = {}
+    for build in builds:
+        mine = [verdict for verdict in verdicts if verdict.framework == build.framework]
+        groups = [group for group in group_failing(mine, cases) if not group.catch_all]
+        for group in groups[:MAX_FINDINGS]:
+            console.print(f"confirming {group.key}", highlight=False, markup=False)
+            of_same = base if base is not None and base.framework == build.framework else None
+            context = Context(out, run.run, config.confirmations, of_same, mine)
+            trial = by_id[group.representative.trial]
+            finding = make_finding(harnesses[build.framework], trial, group, context)
+            findings.append(finding)
+            changed |= _settled(group, finding)
+    for verdict in changed.values():
+        writer.append(verdict)
+    return findings, changed
+
+
+def _settled(group: Group, finding: Finding) -> dict[str, Verdict]:
+    """Return the group's verdicts after confirmation: how often it was seen, or flaky if it never was."""
+    engine = [attempt for attempt in finding.attempts if attempt.how == "engine"]
+    if engine and not any(attempt.failed for attempt in engine):
+        first = group.representative
+        return {first.trial: flaky(first, "not seen again when it was confirmed")}
+    return {
+        verdict.trial: verdict.model_copy(update={"confirmed": finding.verdict.confirmed}) for verdict in group.members
+    }
+
+
+def _finish(
+    out: Path,
+    run: Run,
+    trials: Sequence[Trial],
+    verdicts: Sequence[Verdict],
+    findings: Sequence[Finding],
+    before: Before | None,
+    seconds: float,
+    writer: RunWriter,
+) -> Night:
+    counts = Counter(verdict.kind for verdict in verdicts)
+    coverage = Counter(verdict.setting for verdict in verdicts if verdict.kind in SETTLED)
+    final = run.model_copy(
+        update={
+            "seconds": seconds,
+            "trials": len(verdicts),
+            "counts": {kind: counts[kind] for kind in KINDS if counts[kind]},
+            "coverage": dict(sorted(coverage.items())),
+            "complete": len(verdicts) == len(trials) and counts["no-data"] == 0,
+        }
+    )
+    changes = compare(before.loaded.verdicts if before else [], verdicts)
+    write_changes(out, final.previous, changes)
+    write_atomic(out / "summary.md", summary_markdown(final, verdicts, changes, findings))
+    folders = [read_finding(path) for path in list_findings(out)]
+    write_atomic(out / "report.html", render_html(final, verdicts, changes, folders))
+    writer.finish(final)
+    return Night(final, tuple(verdicts), tuple(changes), tuple(findings), out)

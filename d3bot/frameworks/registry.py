@@ -1,0 +1,100 @@
+"""The one table of frameworks: everything else asks here by framework name."""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from d3bot.frameworks.base import Family, Script
+from d3bot.frameworks.layers import infer_shapes
+from d3bot.frameworks.tensorflow import families as tensorflow_families
+from d3bot.frameworks.tensorflow import render as tensorflow_render
+from d3bot.frameworks.torch import families as torch_families
+from d3bot.frameworks.torch import render as torch_render
+from d3bot.spec import FRAMEWORKS, Case, Framework, Setting, SpecError
+
+
+class _Renderer(Protocol):
+    ENV: Mapping[str, str]
+
+    def render(self, case: Case, setting: Setting, docstring: str, bounds: Mapping[str, float]) -> Script: ...
+
+
+_FAMILIES: dict[Framework, dict[str, Family]] = {
+    "torch": torch_families.FAMILIES,
+    "tensorflow": tensorflow_families.FAMILIES,
+}
+_RENDERERS: dict[Framework, _Renderer] = {"torch": torch_render, "tensorflow": tensorflow_render}
+
+
+def families(framework: Framework) -> Mapping[str, Family]:
+    """Return the framework's setting families by name."""
+    return _FAMILIES[framework]
+
+
+def family_of(framework: Framework, setting: Setting) -> Family:
+    """Return the family of a setting; SpecError if the framework has none of that name."""
+    try:
+        return _FAMILIES[framework][setting.family]
+    except KeyError:
+        known = ", ".join(_FAMILIES[framework])
+        raise SpecError(f"setting {setting}: {framework} has no family {setting.family!r}; it has {known}") from None
+
+
+def canonical_setting(framework: Framework, setting: Setting) -> Setting:
+    """Return the setting with defaults left out; SpecError names what is unknown or wrong."""
+    return family_of(framework, setting).canonical(setting)
+
+
+def standing_settings(framework: Framework) -> list[Setting]:
+    """Return the settings that a run plans when nobody names any."""
+    return [
+        family.canonical(Setting.parse(text)) for family in _FAMILIES[framework].values() for text in family.standing
+    ]
+
+
+def find_settings(framework: Framework, globs: Sequence[str]) -> list[Setting]:
+    """Return the standing settings whose one-line form or family matches a glob; all of them for no globs.
+
+    A glob without wildcards that no standing setting matches is read as a setting of its own, so that one can name
+    any setting that exists.
+    """
+    standing = standing_settings(framework)
+    if not globs:
+        return standing
+    found: dict[str, Setting] = {}
+    for glob in globs:
+        matches = [s for s in standing if fnmatchcase(str(s), glob) or fnmatchcase(s.family, glob)]
+        if not matches and not any(sign in glob for sign in "*?["):
+            setting = Setting.parse(glob)
+            if setting.family in _FAMILIES[framework]:
+                matches = [canonical_setting(framework, setting)]
+        found |= {str(setting): setting for setting in matches}
+    return list(found.values())
+
+
+def obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why the rule's preconditions do not hold for this trial, in one sentence; None if they do."""
+    return family_of(case.framework, setting).obstacle(case, setting)
+
+
+def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, float] | None = None) -> Script:
+    """Return the script of a trial.  SpecError if case or setting do not fit the framework."""
+    infer_shapes(case)
+    setting = canonical_setting(case.framework, setting)
+    return _RENDERERS[case.framework].render(case, setting, docstring, bounds or {})
+
+
+def script_env(framework: Framework) -> Mapping[str, str]:
+    """Return the ENV of the framework's scripts: one zygote serves one build and one ENV."""
+    return _RENDERERS[framework].ENV
+
+
+def check_globs(globs: Sequence[str]) -> None:
+    """Raise SpecError if a glob matches no setting of any framework."""
+    for glob in globs:
+        try:
+            found = any(find_settings(framework, [glob]) for framework in FRAMEWORKS)
+        except SpecError as error:
+            raise SpecError(f"--settings {glob}: {error}") from error
+        if not found:
+            raise SpecError(f"--settings {glob}: no setting matches; `d3bot list settings` shows what there is")

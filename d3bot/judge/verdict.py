@@ -1,0 +1,196 @@
+"""The judge: two observations in, one judgement out."""
+
+import re
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from d3bot.judge.bounds import floors
+from d3bot.judge.compare import Difference, compare
+from d3bot.judge.diagnose import diagnose
+from d3bot.spec import AFTER, ArrayName, Arrays, ErrorReport, First, Kind, Observation, RankObservation, parse_name
+
+_REFUSAL = re.compile(
+    r"not (yet )?(supported|implemented)|does(n't| not) support|unsupported|no sharding strategy|"
+    r"does not have a sharding strategy|only supports?\b",
+    re.IGNORECASE,
+)
+_SECONDARY = re.compile(
+    r"connection (closed|reset|refused)|closed by peer|broken pipe|socket|timed? ?out|aborted|heartbeat|unavailable",
+    re.IGNORECASE,
+)
+_STACK_LINE = re.compile(r'File "(?P<path>[^"]+)", line \d+ in (?P<function>\S+)')
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict before it has a key: what happened, where first, how far, and what it means."""
+
+    kind: Kind
+    reason: str
+    first: First | None = None
+    error: float | None = None
+    bound: float | None = None
+    diagnosis: str = ""
+    pattern: str = ""
+    """The diagnosis as a stable word."""
+    detail: str = ""
+    report: ErrorReport | None = None
+    """The exception, or for a hang the library frames of its stacks, for the key."""
+    differences: tuple[Difference, ...] = ()
+    """Every array's comparison, the earliest first."""
+    tightest: float = 0.0
+    """Largest error / bound among the bounded arrays that pass."""
+
+
+def judge(
+    reference: Observation,
+    distributed: Observation,
+    exact: Callable[[ArrayName], bool],
+    world: int,
+    parts: int,
+    packages: Sequence[str],
+) -> Judgement:
+    """Return what the two sides of a trial say about the library."""
+    arrays = reference.ranks[0].arrays
+    if not reference.ok or arrays is None:
+        return _reference_failed(reference.ranks[0])
+    infinite = [name for name in sorted(arrays, key=parse_name) if not np.isfinite(arrays[name]).all()]
+    if infinite:
+        return Judgement("reference-failed", f"one process itself is not finite: {infinite[0]}")
+    if _vacuous(arrays):
+        return Judgement("not-applicable", "vacuous: every gradient of the first step is zero, so nothing could differ")
+    if not distributed.ok:
+        return _broken(distributed, packages)
+    ranks = [rank.arrays for rank in distributed.ranks if rank.arrays is not None]
+    differences = compare(arrays, ranks, floors(arrays, reference.noise), exact)
+    tightest = max((item.error / item.bound for item in differences if not item.wrong and item.bound), default=0.0)
+    wrong = [item for item in differences if item.wrong]
+    if not wrong:
+        return _passed(differences, tightest)
+    earliest = [item for item in wrong if _place(item) == _place(wrong[0])]
+    worst = max(earliest, key=lambda item: (item.excess, item.name))
+    found = diagnose(worst, arrays, ranks, world, parts)
+    kind: Kind = "nonfinite" if worst.wrong == "nonfinite" else "diverged"
+    number = f"off by {worst.error:.3g}, allowed {worst.bound:.3g}; " if worst.wrong == "value" else ""
+    return Judgement(
+        kind=kind,
+        reason=f"{worst.name}: {number}{found.text}; {len(wrong)} of {len(differences)} arrays are wrong",
+        first=_first(worst),
+        error=worst.error if np.isfinite(worst.error) else None,
+        bound=worst.bound,
+        diagnosis=found.text,
+        pattern=found.kind,
+        differences=tuple(differences),
+        tightest=tightest,
+    )
+
+
+def _passed(differences: Sequence[Difference], tightest: float) -> Judgement:
+    exact = sum(1 for item in differences if not item.bound)
+    closest = max(differences, key=lambda item: item.error / item.bound if item.bound else -1.0)
+    reason = f"{exact} arrays bit-equal, {len(differences) - exact} within their noise bound"
+    if not closest.bound:
+        return Judgement("pass", reason, differences=tuple(differences))
+    return Judgement(
+        "pass",
+        f"{reason}, the closest ({closest.name}) at {tightest:.2f} of it",
+        first=_first(closest),
+        error=closest.error,
+        bound=closest.bound,
+        differences=tuple(differences),
+        tightest=tightest,
+    )
+
+
+def _place(item: Difference) -> tuple[int, int]:
+    return item.parsed.step, item.parsed.order
+
+
+def _first(item: Difference) -> First:
+    step = None if item.parsed.step == AFTER else item.parsed.step
+    return First(step=step, role=item.parsed.role, tensor=item.parsed.tensor)
+
+
+def _vacuous(arrays: Arrays) -> bool:
+    gradients = [array for name, array in arrays.items() if name.startswith("step 0 grad ")]
+    return bool(gradients) and not any(array.any() for array in gradients)
+
+
+def _reference_failed(rank: RankObservation) -> Judgement:
+    if rank.error:
+        reason = f"one process itself fails: {_headline(rank.error)}"
+        return Judgement("reference-failed", reason, detail=rank.error.text, report=rank.error)
+    return Judgement("reference-failed", f"one process itself fails: {_ending(rank)}", detail=rank.output)
+
+
+def _broken(observation: Observation, packages: Sequence[str]) -> Judgement:
+    """Judge a rank set that did not return: the first cause among its ranks, not the peers' echo of it."""
+    errors = sorted((rank.error for rank in observation.ranks if rank.error), key=lambda error: error.at)
+    primary = [error for error in errors if not _SECONDARY.search(error.message)]
+    died = [(i, rank) for i, rank in enumerate(observation.ranks) if _died(rank)]
+    if died and not primary:
+        i, rank = died[0]
+        return Judgement("died", f"rank {i} {_ending(rank)}", pattern=_signal(rank), detail=rank.output)
+    if errors:
+        error = (primary or errors)[0]
+        kind: Kind = "refused" if _refuses(error) else "crashed"
+        return Judgement(kind, _headline(error), detail=error.text, report=error)
+    hung = [(i, rank) for i, rank in enumerate(observation.ranks) if rank.why == "deadline"]
+    if hung:
+        i, rank = hung[0]
+        frames = stack_frames(rank.output, packages)
+        place = f" in {frames[-1]}" if frames else ""
+        report = ErrorReport("hang", "", frames) if frames else None
+        reason = f"rank {', '.join(str(i) for i, _ in hung)} did not end within {rank.seconds:.0f} s{place}"
+        return Judgement("hung", reason, detail=rank.output, report=report)
+    i, rank = next((i, rank) for i, rank in enumerate(observation.ranks) if rank.code or rank.arrays is None)
+    return Judgement("died", f"rank {i} {_ending(rank)}", pattern="exit", detail=rank.output)
+
+
+def _died(rank: RankObservation) -> bool:
+    return rank.why in ("memory", "output") or (rank.code < 0 and not rank.why) or (rank.code > 0 and not rank.error)
+
+
+def _signal(rank: RankObservation) -> str:
+    if rank.why:
+        return rank.why
+    return signal.Signals(-rank.code).name.lower() if rank.code < 0 else "exit"
+
+
+def _ending(rank: RankObservation) -> str:
+    if rank.why == "memory":
+        return "was killed: it went over its memory limit"
+    if rank.why == "output":
+        return "was killed: it printed more than its limit"
+    if rank.why == "deadline":
+        return f"did not end within {rank.seconds:.0f} s"
+    if rank.code < 0:
+        return f"was ended by {signal.Signals(-rank.code).name}"
+    return f"ended with exit code {rank.code} and without a result"
+
+
+def _refuses(error: ErrorReport) -> bool:
+    return error.type == "NotImplementedError" or bool(_REFUSAL.search(error.message))
+
+
+def _headline(error: ErrorReport) -> str:
+    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+    return f"{error.type}: {lines[0][:300] if lines else ''}"
+
+
+def stack_frames(output: str, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the library's `module:function` frames of the last thread dump in the output, outermost first."""
+    start = output.rfind("Current thread")
+    frames = []
+    for match in _STACK_LINE.finditer(output[max(start, 0) :]):
+        path = match["path"]
+        for package in packages:
+            marker = f"/{package}/"
+            if marker in path:
+                module = path[path.rindex(marker) + 1 :].removesuffix(".py").replace("/", ".")
+                frames.append(f"{module}:{match['function']}")
+                break
+    return tuple(reversed(frames))
