@@ -39,6 +39,7 @@ _OPENING: dict[Kind, str] = {
     "crashed": "One process trains it; the distributed run raises an error.",
     "died": "One process trains it; a rank of the distributed run dies.",
     "hung": "One process trains it; the distributed run never ends.",
+    "refused": "One process trains it; the distributed run refuses to.",
 }
 _ORIGIN = {
     "regression": "The previous build passes: this is a regression.",

@@ -63,10 +63,10 @@ def failure_key(
     # A hang has no message of its own, and that of a dead rank is its peers' surprise.
     message = _family(seen.message) if kind not in ("hung", "died") else ""
     specific = role or diagnosis or frames or message or (kind == "died" and seen.type)
-    shown = [role, tensor, diagnosis, seen.type, _function(seen.frames)] if specific else [_UNCLASSIFIED]
+    shown = [_slug(text) for text in (role, tensor, diagnosis, seen.type, _function(seen.frames))]
     parts = [KEY_VERSION, framework, setting.family, kind, role, tensor, diagnosis, seen.type, message]
     digest = short_hash(canonical_json([*parts, frames, sorted(set(features))]))[:8]
-    words = [framework, setting.family, kind, *(_slug(text) for text in shown)]
+    words = [framework, setting.family, kind, *(shown if specific else [_UNCLASSIFIED])]
     text = "-".join(word for word in words if word)
     return f"{text[: MAX_KEY - 9].rstrip('-_')}-{digest}"
 
@@ -92,10 +92,12 @@ _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 _PATH = re.compile(r"(?:[\w.+~@%=-]*/)+[\w.+~@%=-]*(?::\d+)*|\b[A-Za-z]:\\\S+")
 _TEMPORARY = re.compile(r"\btmp[a-z0-9_]{6,}\b", re.IGNORECASE)
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
-_HEX = re.compile(r"\b0x[0-9a-f]+\b|\b[0-9a-f]{7,}\b", re.IGNORECASE)
+_HEX = re.compile(r"\b0x[0-9a-f]+\b|\b(?=\d*[a-f])[0-9a-f]{7,}\b", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:\[[0-9a-f:]*:[0-9a-f:.]*\]|\[?\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost)\b\]?)(?::\d+)?", re.I)
 _VERSION = re.compile(r"\bv?\d+(?:\.\d+){2,}(?:[._-]?(?:dev|post|rc|a|b)\d+)*(?:\+[a-z0-9.]+)?", re.IGNORECASE)
-_NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?(?:ns|us|µs|ms|s|sec|seconds?|minutes?)\b)?", re.I)
+_UNIT = r"(?:\s?(?:ns|us|µs|ms|s|sec|seconds?|minutes?)\b)?"
+_DECIMAL = re.compile(rf"[+-]?\b\d+\.\d+(?:e[+-]?\d+)?{_UNIT}", re.IGNORECASE)
+_NUMBER = re.compile(rf"[+-]?\d[\d_]*(?:e[+-]?\d+)?{_UNIT}", re.IGNORECASE)
 _NUMBERS = re.compile(r"<n>(?:[\s,x*]*<n>)+")
 
 
@@ -113,6 +115,7 @@ def normalise(text: str) -> str:
         (_UUID, "<n>"),
         (_ADDRESS, "<n>"),
         (_VERSION, "<n>"),
+        (_DECIMAL, "<n>"),
         (_HEX, "<n>"),
         (_NUMBER, "<n>"),
         (_NUMBERS, "<n>"),
@@ -123,7 +126,11 @@ def normalise(text: str) -> str:
 
 def _family(message: str) -> str:
     """Return what one kind of message has in common: the first words of its first line that holds any."""
-    lines = [line for line in map(normalise, message[:_MAX_TEXT].splitlines()) if re.search(r"[a-z]", line)]
+    lines = [
+        line
+        for line in map(normalise, message[:_MAX_TEXT].splitlines())
+        if re.search(r"[a-z]", re.sub(r"<\w+>", "", line))
+    ]
     return " ".join(lines[0].split()[:_WORDS]) if lines else ""
 
 

@@ -55,4 +55,4 @@ def _what(verdict: Verdict) -> str:
 
 def _short(diagnosis: str) -> str:
     """Return a diagnosis without its evidence, which stands in the text."""
-    return re.split(r"[:;(]", diagnosis)[0].strip() or diagnosis
+    return re.split(r"[:;]| \(", diagnosis)[0].strip() or diagnosis

@@ -130,7 +130,7 @@ def _setting(path: Path) -> Setting:
 
 def _clip(output: str) -> str:
     """Return the beginning and the end of an output too long to keep, so that what was written can be read back."""
-    keep = _TEXT_CAP // 10  # a character takes up to four bytes, or ten where it must be written as an escape
+    keep = _TEXT_CAP // 16  # a character takes up to four bytes, or six where it must be written as an escape
     if len(output) <= 2 * keep:
         return output
     return f"{output[:keep]}\n... {len(output) - 2 * keep:,} characters cut ...\n{output[-keep:]}"

@@ -28,7 +28,10 @@ CHANGES_CAP = 256 * 1024**2
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A run read back.  `truncated`: the last verdict was cut off by a kill and is not among the verdicts."""
+    """A run read back, one verdict a trial: a later line takes the place of an earlier one, as after confirmation.
+
+    `truncated`: the last verdict was cut off by a kill and is not among the verdicts.
+    """
 
     run: Run
     verdicts: list[Verdict]
@@ -115,19 +118,20 @@ def load_run(folder: Path) -> LoadedRun:
     """Read a run folder; SpecError if it is missing, garbled, too large or of a newer schema."""
     run = _load_header(folder)
     content = read_capped(folder / VERDICTS, VERDICTS_CAP)
-    verdicts: list[Verdict] = []
+    verdicts: dict[str, Verdict] = {}
     lines = content.split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
-            verdicts.append(_parse_verdict(line, f"{folder / VERDICTS}, line {number}"))
+            verdict = _parse_verdict(line, f"{folder / VERDICTS}, line {number}")
         except SpecError:
             # Only a last line without its line end can come from a kill; any other was damaged by something else.
             if number < len(lines):
                 raise
-            return LoadedRun(run, verdicts, truncated=True)
-    return LoadedRun(run, verdicts, truncated=False)
+            return LoadedRun(run, list(verdicts.values()), truncated=True)
+        verdicts[verdict.trial] = verdict
+    return LoadedRun(run, list(verdicts.values()), truncated=False)
 
 
 def latest_run(root: Path) -> Path | None:

@@ -75,12 +75,12 @@ def headline(run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], f
     elif blind > INCONCLUSIVE * len(verdicts):
         warnings.append(f"INCONCLUSIVE: {blind} of {len(verdicts)} trials gave no data")
     if classes["lost"]:
-        warnings.append(f"{_times(classes['lost'], 'failing trial')} of the previous run had no verdict this time")
+        warnings.append(f"{times(classes['lost'], 'failing trial')} of the previous run had no verdict this time")
     if unknown:
-        warnings.append(f"{_times(unknown, 'trial')} failing, unknown since when")
+        warnings.append(f"{times(unknown, 'trial')} failing, unknown since when")
     if new:
-        bugs = f" under {_times(len(findings), 'key')}" if findings else ""
-        warnings.append(f"{_times(new, 'new failure' if compared else 'failure')}{bugs}")
+        bugs = f" under {times(len(findings), 'key')}" if findings else ""
+        warnings.append(f"{times(new, 'new failure' if compared else 'failure')}{bugs}")
     good = not warnings
     if not new and verdicts:
         warnings.append("nothing new" if compared else "no failure")
@@ -119,7 +119,7 @@ def reasons(verdicts: Sequence[Verdict], limit: int) -> list[tuple[Kind, str, in
         for verdict in verdicts
         if verdict.kind not in SETTLED and verdict.kind != "flaky"
     )
-    return [(kind, reason, times) for (kind, reason), times in counted.most_common(limit)]
+    return [(kind, reason, count) for (kind, reason), count in counted.most_common(limit)]
 
 
 def numbers(verdict: Verdict) -> str:
@@ -145,5 +145,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
-def _times(count: int, what: str) -> str:
+def times(count: int, what: str) -> str:
+    """Return `1 trial`, `2 trials`."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

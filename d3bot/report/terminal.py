@@ -49,14 +49,7 @@ def print_summary(
         console.print()
     for kind, reason, count in reasons(verdicts, _ITEMS):
         _print(console, f"{count} {kind}: {line(reason, 300)}", STYLES[kind])
-    for name in LISTED:
-        listed = [change for change in changes if change.change == name]
-        for change in listed[:_ITEMS]:
-            _print(console, f"{name}: {_describe(change)}", "green" if name == "fixed" else "red")
-        if len(listed) > _ITEMS:
-            _print(console, f"{name}: {len(listed) - _ITEMS} more", "dim")
-    for change in unknown_since(changes)[:_ITEMS]:
-        _print(console, f"failing, unknown since when: {_describe(change)}", "red")
+    _list_changes(console, changes, _ITEMS)
     for finding in findings:
         _print(console, f"finding {finding.key}: {line(finding.title)}", "bold")
         proof = "verified" if finding.verified else f"unverified ({line(finding.unverified_reason, 200)})"
@@ -69,9 +62,7 @@ def print_summary(
 def print_changes(console: Console, changes: Sequence[Change]) -> None:
     """Print how many changes there are of each class, and each one that somebody should look at."""
     counts = Counter(change.change for change in changes)
-    for change in changes:
-        if change.change in LISTED:
-            _print(console, f"{change.change}: {_describe(change)}", "green" if change.change == "fixed" else "red")
+    _list_changes(console, changes, len(changes))
     _print(console, ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing to compare")
 
 
@@ -145,6 +136,17 @@ class Progress:
         trials = f"{done} of {times(self._total, 'trial')}" if self._total else times(done, "trial")
         left = f", about {duration(elapsed / done * (self._total - done))} left" if self._total and done else ""
         return f"{trials} in {duration(elapsed)}, {self._failures() or '0 failing · '}".rstrip(" ·") + left
+
+
+def _list_changes(console: Console, changes: Sequence[Change], limit: int) -> None:
+    """Print up to `limit` changes of each class that somebody should look at, and how many more there are."""
+    listed: dict[str, list[Change]] = {name: [item for item in changes if item.change == name] for name in LISTED}
+    listed["failing, unknown since when"] = unknown_since(changes)
+    for name, items in listed.items():
+        for change in items[:limit]:
+            _print(console, f"{name}: {_describe(change)}", "green" if name == "fixed" else "red")
+        if len(items) > limit:
+            _print(console, f"{name}: {len(items) - limit} more", "dim")
 
 
 def _describe(change: Change) -> str:

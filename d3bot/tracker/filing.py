@@ -60,7 +60,7 @@ def _file(
     render: Callable[[FindingFolder], Issue],
 ) -> list[Decision]:
     if not run.complete:
-        why = "the run is incomplete: finish it with --resume"
+        why = "the run is incomplete or has trials without data: finish it with --resume, or run again"
         return [Decision(key=folder.finding.key, action="delay", reason=why) for folder in folders]
     summary = summary_key(framework)
     first_run = not run.previous and not any(key.startswith(f"{framework}-") for key in records)

@@ -1,13 +1,13 @@
 """A tracker without a server: one Markdown file per key, with TOML front matter that a person may edit."""
 
 import os
+import tomllib
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import tomli_w
-import tomllib
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
