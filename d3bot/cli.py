@@ -46,13 +46,19 @@ out_console = Console(highlight=False)
 
 Builds = Annotated[
     list[str] | None,
-    typer.Option("--build", "-b", help="torch==2.13.0, tensorflow-cpu==2.21.0, python:/path, overlay:DIR+python:/path."),
+    typer.Option(
+        "--build",
+        "-b",
+        metavar="SPEC",
+        help="torch==2.13.0, tensorflow-cpu==2.21.0, python:/path, overlay:DIR+python:/path.",
+    ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 SettingGlobs = Annotated[
-    list[str] | None, typer.Option("--settings", "-s", help="Globs on settings or families, such as 'fsdp2*'.")
+    list[str] | None,
+    typer.Option("--settings", "-s", metavar="GLOB", help="Globs on settings or families, such as 'fsdp2*'."),
 ]
-SeedsFolder = Annotated[str | None, typer.Option("--seeds", help="Folder of seed files, or none.")]
+SeedsFolder = Annotated[str | None, typer.Option("--seeds", metavar="DIR", help="Folder of seed files, or none.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the fresh cases; the run prints the one it took.")]
 Workers = Annotated[int | None, typer.Option("--workers", help="Trials at the same time (default: one a core).")]
 
@@ -71,6 +77,7 @@ def run(
     base: Annotated[str | None, typer.Option(help="Build on which a failing finding is tried as well.")] = None,
     seeds: SeedsFolder = None,
     fresh: Annotated[int | None, typer.Option(help="Fresh generated cases for each build (default 24).")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Generate fresh cases until so many minutes passed.")] = None,
     settings: SettingGlobs = None,
     shard: Annotated[str | None, typer.Option(help="Run part I of N: I/N.")] = None,
     previous: Annotated[str | None, typer.Option(help="Run folder to compare with, or latest.")] = None,
@@ -89,6 +96,7 @@ def run(
         base=base,
         seeds=seeds,
         fresh=fresh,
+        minutes=minutes,
         settings=settings or None,
         shard=shard,
         previous=previous,
@@ -104,7 +112,10 @@ def run(
     try:
         night = run_night(loaded, folder, out_console, resume)
     except KeyboardInterrupt:
-        print(f"\nd3bot: stopped; what is done is in {folder}. Go on with: d3bot run --resume --out {folder}", file=sys.stderr)
+        print(
+            f"\nd3bot: stopped; what is done is in {folder}. Go on with: d3bot run --resume --out {folder}",
+            file=sys.stderr,
+        )
         raise typer.Exit(3) from None
     if loaded.tracker:
         _file(folder, loaded.tracker, file_all=False, known=known)

@@ -83,9 +83,7 @@ def _row(build: Build, judged: Sequence[Judged]) -> dict[str, object]:
         "build": build.label,
         "trials": len(judged),
         "kinds": dict(sorted(kinds.items())),
-        "error_over_bound": {
-            f"p{int(100 * q)}": round(float(np.quantile(ratios, q)), 3) for q in _QUANTILES if ratios
-        },
+        "error_over_bound": {f"p{int(100 * q)}": round(float(np.quantile(ratios, q)), 3) for q in _QUANTILES if ratios},
         "not_passing": [
             f"{v.kind} {v.key or '-'} {v.case} {v.setting} {v.dtype}: {v.reason}"
             for v in sorted(odd, key=lambda v: (v.kind not in FAILING, v.key, v.trial))

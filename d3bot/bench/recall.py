@@ -157,9 +157,7 @@ def _row(fault: Fault, stock: Build, healthy: _Healthy, config: Config, cap: flo
         faulty = resolve(f"overlay:{overlay}+python:{stock.python}", config.cache)
         with Pool(faulty, script_env(framework), config.workers) as pool:
             harness = Harness(pool, Path(folder) / "scripts", Pace())
-            columns = {
-                name: _hunt(harness, healthy, trials, config.workers, cap) for name, trials in planned.items()
-            }
+            columns = {name: _hunt(harness, healthy, trials, config.workers, cap) for name, trials in planned.items()}
     return Row(fault.id, framework, columns)
 
 
@@ -167,14 +165,18 @@ def _hunt(harness: Harness, healthy: _Healthy, trials: Sequence[Trial], workers:
     """Run trials on the faulty build until one of them is a confirmed detection or the time is over."""
     began = time.monotonic()
     count = 0
-    found: Column | None = None
-    for judged in run_each(harness, trials, workers, lambda: found is None and time.monotonic() - began < cap):
+    found: list[Column] = []
+
+    def wanted() -> bool:
+        return not found and time.monotonic() - began < cap
+
+    for judged in run_each(harness, trials, workers, wanted):
         count += 1
-        if found is None and _detects(harness, healthy, judged):
+        if not found and _detects(harness, healthy, judged):
             verdict = judged.verdict
             by = f"{verdict.seed or verdict.case} {verdict.setting}"
-            found = Column(True, time.monotonic() - began, count, verdict.key, by, verdict.reason)
-    return found or Column(False, time.monotonic() - began, count)
+            found.append(Column(True, time.monotonic() - began, count, verdict.key, by, verdict.reason))
+    return found[0] if found else Column(False, time.monotonic() - began, count)
 
 
 def _detects(harness: Harness, healthy: _Healthy, judged: Judged) -> bool:

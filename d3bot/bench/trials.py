@@ -7,9 +7,7 @@ from d3bot.flow.harness import Harness, Judged
 from d3bot.spec import Trial
 
 
-def run_each(
-    harness: Harness, trials: Sequence[Trial], workers: int, wanted: Callable[[], bool]
-) -> Iterator[Judged]:
+def run_each(harness: Harness, trials: Sequence[Trial], workers: int, wanted: Callable[[], bool]) -> Iterator[Judged]:
     """Yield each trial's judgement as it ends; stops when `wanted` says no, and lets those in flight end."""
     waiting = iter(trials)
     harness.prepare(trials)

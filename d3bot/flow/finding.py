@@ -105,10 +105,8 @@ def _finding(
         verified=failed is None,
         unverified_reason=unverified,
         trials=tuple(f"{verdict.case} {verdict.setting}" for verdict in group.members),
-        agreeing=tuple(
-            sorted(v.setting for v in context.verdicts if v.case == original and v.kind == "pass")
-        ),
-        regression=regression,  # type: ignore[arg-type]  # one of the three words above
+        agreeing=tuple(sorted(v.setting for v in context.verdicts if v.case == original and v.kind == "pass")),
+        regression=regression,
         first_seen=context.run,
     )
 

@@ -90,10 +90,6 @@ class Harness:
         )
         return self._judged(trial, self._arbitrated(trial, judgement), script, began)
 
-    def script_path(self, trial: Trial) -> Path:
-        """Return the file that the engine executes for this trial."""
-        return self._path(trial)
-
     def _obstacle(self, trial: Trial) -> str | None:
         family = family_of(self.build.framework, trial.setting)
         return family.obstacle(trial.case, trial.setting)

@@ -5,7 +5,8 @@ import secrets
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,6 +50,9 @@ from d3bot.spec import (
     load_seed,
 )
 
+_ROUND = 12
+"""Fresh cases of each build in a round of a run that is given minutes."""
+
 MAX_FINDINGS = 30
 """Keys of one build that are shrunk and confirmed in one run; far more than that is a bad build, not as many bugs."""
 
@@ -63,7 +67,7 @@ class Night:
     findings: tuple[Finding, ...]
     folder: Path
 
-    def new_and_confirmed(self, known: Sequence[str] = ()) -> list[Finding]:
+    def new_and_confirmed(self, known: Collection[str] = ()) -> list[Finding]:
         """Return the verified findings that the previous run did not have and that are not known upstream."""
         news = {change.after_key for change in self.changes if change.change in NEWS}
         return [item for item in self.findings if item.verified and item.key in news and item.key not in known]
@@ -123,56 +127,83 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False)
         console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
     else:
         seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
-        trials = shard(plan_trials(config, builds, before, seed), config.shard.index, config.shard.count)
-        if not trials:
+        trials = plan_trials(config, builds, before, seed)
+        if not trials and not config.minutes:
             raise SpecError("nothing to run: no case is applicable under the settings asked for; loosen --settings")
         run = _new_run(config, out, builds, seed, before)
         writer = RunWriter.create(out, run)
         write_plan(out, trials)
         verdicts = {}
-    earlier = run.seconds
-    with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts:
+    ends = began + 60 * config.minutes if config.minutes else None
+    with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
         console.print(f"seed of the fresh cases: {run.seed}", highlight=False)
-        pools = {build.framework: Pool(build, script_env(build.framework), config.workers) for build in builds}
         pace = Pace()
         harnesses = {
-            framework: Harness(pool, Path(scripts) / framework, pace, str(config.shard))
-            for framework, pool in pools.items()
+            build.framework: Harness(
+                pools.enter_context(Pool(build, script_env(build.framework), config.workers)),
+                Path(scripts) / build.framework,
+                pace,
+                str(config.shard),
+            )
+            for build in builds
         }
-        try:
-            with Progress(console, len(trials) - len(verdicts)) as progress:
+        with Progress(console, None if ends else len(trials) - len(verdicts)) as progress:
+            while True:
                 for build in builds:
                     mine = [t for t in trials if t.case.framework == build.framework and t.id not in verdicts]
                     _run_trials(harnesses[build.framework], mine, config.workers, writer, verdicts, progress)
-            ordered = [verdicts[trial.id] for trial in trials if trial.id in verdicts]
-            findings = _make_findings(config, out, run, builds, base, harnesses, trials, ordered, writer, console)
-        finally:
-            for pool in pools.values():
-                pool.close()
-        ordered = [findings[1].get(verdict.trial, verdict) for verdict in ordered]
-        seconds = round(earlier + time.monotonic() - began, 1)
-        night = _finish(out, run, trials, ordered, findings[0], before, seconds, writer)
+                more = more_trials(config, builds, trials, run.seed) if ends and time.monotonic() < ends else []
+                if not more:
+                    break
+                trials = [*trials, *more]
+                write_plan(out, trials)
+        ordered = [verdicts[trial.id] for trial in trials if trial.id in verdicts]
+        findings, changed = _make_findings(config, out, run, builds, base, harnesses, trials, ordered, writer, console)
+        ordered = [changed.get(verdict.trial, verdict) for verdict in ordered]
+        seconds = round(run.seconds + time.monotonic() - began, 1)
+        night = _finish(out, run, trials, ordered, findings, before, seconds, writer)
     print_summary(console, night.run, night.verdicts, night.changes, night.findings)
     return night
 
 
 def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, seed: int) -> list[Trial]:
-    """Return every trial of a run: seeds, what failed last time, and fresh cases, for each build."""
+    """Return the trials of a run's first round, this shard's: seeds, what failed last time, and fresh cases.
+
+    A run that is given minutes gets its fresh cases in later rounds.
+    """
+    count = 0 if config.minutes else config.fresh
+    trials: list[Trial] = []
+    for build in builds:
+        settings = find_settings(build.framework, config.settings)
+        if settings:
+            trials += plan(
+                seeds=load_seeds(config.seeds, build.framework),
+                previous=_failing_before(before, build.framework, settings),
+                fresh=fresh_cases(build.framework, seed, count),
+                settings=settings,
+                per_case=PER_CASE[build.framework],
+                own_settings=not config.settings,
+            )
+    return shard(trials, config.shard.index, config.shard.count)
+
+
+def more_trials(config: Config, builds: Sequence[Build], planned: Sequence[Trial], seed: int) -> list[Trial]:
+    """Return a further round of fresh cases for a run that is given minutes instead of a number of cases.
+
+    Of the one stream of cases shard I of N takes every N-th, so that shards never share one.
+    """
+    index, count = config.shard.index, config.shard.count
+    done = {trial.id for trial in planned}
     trials: list[Trial] = []
     for build in builds:
         settings = find_settings(build.framework, config.settings)
         if not settings:
             continue
-        seeds = load_seeds(config.seeds, build.framework)
-        trials += plan(
-            seeds=seeds,
-            previous=_failing_before(before, build.framework, settings),
-            fresh=fresh_cases(build.framework, seed, config.fresh),
-            settings=settings,
-            per_case=PER_CASE[build.framework],
-            own_settings=not config.settings,
-        )
-    return trials
+        seen = {t.case.id for t in planned if t.case.framework == build.framework and t.origin == "fresh"}
+        start = -(-len(seen) // _ROUND) * _ROUND
+        stream = fresh_cases(build.framework, seed, (start + _ROUND) * count)[index - 1 :: count]
+        trials += plan([], [], stream[start:], settings, PER_CASE[build.framework])
+    return [trial for trial in trials if trial.id not in done]
 
 
 def _failing_before(

@@ -23,13 +23,9 @@ def data_flow(layers: Sequence[Layer], reads: Mapping[str, int], call: Call) -> 
 
     `reads` says how many layers read each name: what is read once by an activation needs no variable of its own.
     """
-    inline = {
-        layer.inputs[0]
-        for layer in layers
-        if layer.op in ACTIVATIONS and reads.get(layer.inputs[0]) == 1
-    }
+    inline = {layer.inputs[0] for layer in layers if layer.op in ACTIVATIONS and reads.get(layer.inputs[0]) == 1}
     expressions: dict[str, str] = {}
-    lines = []
+    lines: list[str] = []
     for layer in layers:
         text = call(layer, [expressions.get(name, name) for name in layer.inputs])
         if layer is layers[-1]:

@@ -41,7 +41,7 @@ class LayerKind:
             known[name].check(value, where)
         full: dict[str, Scalar] = {}
         for option in self.options:
-            value = options.get(option.name, option.default)
+            value = options[option.name] if option.name in options else option.default
             if value is None:
                 raise SpecError(f"{where}: {self.name} needs the option {option.name} ({option.doc})")
             full[option.name] = value
@@ -208,7 +208,8 @@ def infer_shapes(case: Case) -> dict[str, Shape]:
             need = "tokens (an input with vocab > 0)" if kind.tokens else "real numbers, not tokens"
             raise SpecError(f"{where}: {layer.op} needs {need}")
         try:
-            shape = kind.shape([shapes[name] for name in layer.inputs], kind.filled(layer.options, where), case.framework)
+            options = kind.filled(layer.options, where)
+            shape = kind.shape([shapes[name] for name in layer.inputs], options, case.framework)
         except SpecError as error:
             text = str(error)
             raise SpecError(text if text.startswith(where) else f"{where}: {layer.op} {text}") from error

@@ -57,9 +57,7 @@ def compare(
     return sorted(result, key=lambda item: item.parsed)
 
 
-def _difference(
-    name: str, parsed: ArrayName, want: np.ndarray, held: Sequence[np.ndarray], bound: float
-) -> Difference:
+def _difference(name: str, parsed: ArrayName, want: np.ndarray, held: Sequence[np.ndarray], bound: float) -> Difference:
     scale = _scale(want)
     if any(array.shape != want.shape for array in held):
         return Difference(name, parsed, float("inf"), bound, scale, "shape")

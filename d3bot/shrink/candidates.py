@@ -121,13 +121,13 @@ def _smaller_sizes(case: Case) -> Iterator[dict[str, Any]]:
             for size in (2, 4, value // 2):
                 if 1 <= size < value:
                     changed = layer | {"options": layer["options"] | {name: size}}
-                    yield {"layers": layers[:i] + [changed] + layers[i + 1 :]}
+                    yield {"layers": [*layers[:i], changed, *layers[i + 1 :]]}
     inputs = [item.model_dump(mode="json") for item in case.inputs]
     for i, item in enumerate(inputs):
         for axis, length in enumerate(item["shape"]):
             for size in (2, 4, length // 2):
                 if 1 <= size < length:
                     shape = [*item["shape"][:axis], size, *item["shape"][axis + 1 :]]
-                    yield {"inputs": inputs[:i] + [item | {"shape": shape}] + inputs[i + 1 :]}
+                    yield {"inputs": [*inputs[:i], item | {"shape": shape}, *inputs[i + 1 :]]}
         if item["vocab"] > 4:
-            yield {"inputs": inputs[:i] + [item | {"vocab": 4}] + inputs[i + 1 :]}
+            yield {"inputs": [*inputs[:i], item | {"vocab": 4}, *inputs[i + 1 :]]}

@@ -18,9 +18,7 @@ class Shrunk:
     """False if the budget ended before nothing smaller failed."""
 
 
-def shrink(
-    case: Case, setting: Setting, fails: Callable[[Case, Setting], bool], allowed: Callable[[], bool]
-) -> Shrunk:
+def shrink(case: Case, setting: Setting, fails: Callable[[Case, Setting], bool], allowed: Callable[[], bool]) -> Shrunk:
     """Take things away one at a time as long as `fails` says that the same failure remains.
 
     `fails(case, setting)` runs a candidate and compares keys; `allowed()` says whether the budget lasts.  A candidate

@@ -1,16 +1,17 @@
 """Tensor parallelism: `parallelize_module` with column- and row-wise plans."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from d3bot.frameworks.base import Contract, Family
-from d3bot.frameworks.layers import ACTIVATIONS, consumers
+from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.layers import ACTIVATIONS, KINDS, consumers, infer_shapes
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import WORLD, world_of
 from d3bot.spec import ArrayName, Case, Setting
 
 _COLUMN = "ColwiseParallel(output_layouts=Replicate())"
 _ROW = "RowwiseParallel(input_layouts=Replicate())"
+_NORM = "SequenceParallel()"
 
 
 def tensor_plan(case: Case) -> dict[str, str]:
@@ -39,21 +40,27 @@ def tensor_plan(case: Case) -> dict[str, str]:
     return plan
 
 
+def sequence_norms(case: Case, setting: Setting) -> list[str]:
+    """Return the layer norms that are computed on the ranks' own part of a sequence."""
+    if setting.get("sequence") is False:
+        return []
+    shapes = infer_shapes(case)
+    return [layer.name for layer in case.layers if layer.op == "layer_norm" and len(shapes[layer.name]) == 2]
+
+
 def _obstacle(case: Case, setting: Setting) -> str | None:
     plan = tensor_plan(case)
     if not plan:
         return "no linear or embedding layer that a tensor-parallel plan could shard"
     if case.tie:
         return "parallelize_module makes a new parameter of each module's weight; nothing promises that a tie survives"
-    if case.clip and _mixed(case, plan):
+    if case.clip and _mixed(case, {*plan, *sequence_norms(case, setting)}):
         return "clipping takes sharded and plain parameters in one call, and torch converts neither to the other"
     return None
 
 
-def _mixed(case: Case, plan: dict[str, str]) -> bool:
-    from d3bot.frameworks.layers import KINDS
-
-    return any(KINDS[layer.op].trainable and layer.name not in plan for layer in case.layers)
+def _mixed(case: Case, distributed: Collection[str]) -> bool:
+    return any(KINDS[layer.op].trainable and layer.name not in distributed for layer in case.layers)
 
 
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
@@ -61,12 +68,15 @@ def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
-    plan = tensor_plan(case)
+    norms = sequence_norms(case, setting)
+    plan = tensor_plan(case) | dict.fromkeys(norms, _NORM)
     paths = model_text(case).paths
     text = "{" + ", ".join(f'"{paths[name]}": {style}' for name, style in plan.items()) + "}"
+    styles = {style.split("(")[0] for style in plan.values()} | ({"PrepareModuleInputOutput"} if norms else set())
     return {
         "plan_text": text,
-        "styles": sorted({style.split("(")[0] for style in plan.values()}),
+        "norms": [paths[name] for name in norms],
+        "styles": sorted(styles),
         "buffers": "",
     }
 
@@ -74,13 +84,19 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
 FAMILY = Family(
     framework="torch",
     name="tp",
-    summary="parallelize_module: linear and embedding layers sharded column- and row-wise as DTensors",
-    options=(WORLD,),
+    summary="parallelize_module: linear and embedding layers column- and row-wise, layer norms along the sequence",
+    options=(
+        WORLD,
+        Option("sequence", "layer norms over a sequence are computed on a part of it a rank", True, (True, False)),
+    ),
     contract=Contract(
         promise="Every rank computes what the unsharded module computes on the same batch; gathered gradients and "
         "parameters are those of one process.",
         source='"Apply Tensor Parallelism in PyTorch by parallelizing modules or sub-modules based on a user-specified '
-        'plan." (torch.distributed.tensor.parallel.parallelize_module, 2.13)',
+        'plan." (torch.distributed.tensor.parallel.parallelize_module, 2.13); "SequenceParallel replicates a '
+        "compatible nn.Module parameters and runs the sharded computation with input sharded on the sequence "
+        'dimension" (SequenceParallel, 2.13); plain tensors among DTensors are converted under implicit_replication '
+        "only (torch.distributed.tensor.experimental, 2.13)",
         reference="The whole batch in one process.",
         exact="The noise bound: a sharded contraction adds in another order.",
         breaks=(
