@@ -19,6 +19,7 @@ from d3bot.builds import NoDataError, default_cache
 from d3bot.builds.spec import PINNED
 from d3bot.config import Config, load_config
 from d3bot.doctor import diagnose
+from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
 from d3bot.flow.listing import listing
 from d3bot.flow.night import run_night
@@ -306,5 +307,5 @@ def _config(file: Path | None, **given: Any) -> Config:
 
 
 def _file(run_folder: Path, tracker: Path, file_all: bool, known: dict[str, str]) -> None:
-    for decision in file_run(run_folder, FolderTracker(tracker), datetime.now(UTC), file_all, known):
+    for decision in file_run(run_folder, FolderTracker(tracker), datetime.now(UTC), file_all, known, issue_of):
         out_console.print(f"{decision.action} {decision.key}: {decision.reason}", markup=False, soft_wrap=True)

@@ -1,6 +1,6 @@
 """Which failing verdicts of a run are one bug.  Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from d3bot.findings.key import is_catch_all
@@ -25,15 +25,19 @@ class Group:
         return is_catch_all(self.key)
 
 
-def group_failing(verdicts: Sequence[Verdict], cases: Mapping[str, Case]) -> list[Group]:
+def group_failing(
+    verdicts: Sequence[Verdict], cases: Mapping[str, Case], taken_away: Collection[str] = ()
+) -> list[Group]:
     """Return the failing verdicts by key, in the order of the keys.
+
+    `taken_away` names trials that are refused although they passed before: that is a failure too.
 
     `cases` maps case ids to cases; what it lacks counts as the largest.  Two failures under a catch-all key share only
     that nothing is known about them, so each is a group of its own.
     """
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
-        if verdict.failing:
+        if verdict.failing or (verdict.trial in taken_away and verdict.kind == "refused"):
             own = verdict.trial if is_catch_all(verdict.key) else ""
             groups.setdefault((verdict.key, own), []).append(verdict)
     return [

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from d3bot.findings.group import Group
-from d3bot.findings.issue import render_issue
+from d3bot.findings.issue import Issue, render_issue
 from d3bot.findings.title import title_of
 from d3bot.flow.confirm import Confirmation, confirm, script_attempt
 from d3bot.flow.harness import Harness, Judged
 from d3bot.frameworks import family_of, render
 from d3bot.frameworks.format import format_files
-from d3bot.history.finding_folder import write_finding
+from d3bot.history.finding_folder import FindingFolder, write_finding
 from d3bot.judge import Difference
 from d3bot.shrink import shrink
 from d3bot.spec import Attempt, Build, Case, Finding, Setting, Trial, Verdict
@@ -47,15 +47,23 @@ def make_finding(harness: Harness, trial: Trial, group: Group, context: Context)
             regression = "pre-existing" if attempt.failed else "regression"
             output_good = None if attempt.failed else output
         finding = _finding(harness.build, judged, group, context, confirmation, tuple(attempts), regression)
-        family = family_of(judged.trial.case.framework, judged.trial.setting)
         text = script.read_text()
-        contract = family.contract
-        issue = render_issue(finding, text, confirmation.output, output_good, contract.promise, contract.source)
+        issue = _issue(finding, text, confirmation.output, output_good)
         body = f"# {issue.title}\n\n{issue.body}"
         write_finding(context.run_dir, finding, text, confirmation.output, output_good, body)
         return finding
     finally:
         script.unlink(missing_ok=True)
+
+
+def issue_of(folder: FindingFolder) -> Issue:
+    """Return the issue of a finding folder, with the promise that was broken and where it is documented."""
+    return _issue(folder.finding, folder.script, folder.output_bad, folder.output_good)
+
+
+def _issue(finding: Finding, script: str, output_bad: str, output_good: str | None) -> Issue:
+    contract = family_of(finding.case.framework, finding.setting).contract
+    return render_issue(finding, script, output_bad, output_good, contract.promise, contract.source)
 
 
 def finding_script(build: Build, judged: Judged) -> str:

@@ -53,6 +53,9 @@ from d3bot.spec import (
 _ROUND = 12
 """Fresh cases of each build in a round of a run that is given minutes."""
 
+MAX_NO_DATA = 0.02
+"""Part of a run's trials that infrastructure trouble may take before the run counts as incomplete."""
+
 MAX_FINDINGS = 30
 """Keys of one build that are shrunk and confirmed in one run; far more than that is a bad build, not as many bugs."""
 
@@ -123,7 +126,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False)
         if [build.id for build in run.builds] != [build.id for build in builds]:
             writer.close()
             raise SpecError(f"{out}: was begun on other builds ({_labels(run.builds)}); choose another --out")
-        verdicts = {verdict.trial: verdict for verdict in loaded.verdicts}
+        verdicts = {verdict.trial: verdict for verdict in loaded.verdicts if verdict.kind != "no-data"}
         console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
     else:
         seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
@@ -158,7 +161,9 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False)
                 trials = [*trials, *more]
                 write_plan(out, trials)
         ordered = [verdicts[trial.id] for trial in trials if trial.id in verdicts]
-        findings, changed = _make_findings(config, out, run, builds, base, harnesses, trials, ordered, writer, console)
+        findings, changed = _make_findings(config, out, run, base, before, harnesses, trials, ordered, console)
+        for verdict in changed.values():
+            writer.append(verdict)
         ordered = [changed.get(verdict.trial, verdict) for verdict in ordered]
         seconds = round(run.seconds + time.monotonic() - began, 1)
         night = _finish(out, run, trials, ordered, findings, before, seconds, writer)
@@ -282,32 +287,31 @@ def _make_findings(
     config: Config,
     out: Path,
     run: Run,
-    builds: Sequence[Build],
     base: Build | None,
+    before: Before | None,
     harnesses: dict[Framework, Harness],
     trials: Sequence[Trial],
     verdicts: Sequence[Verdict],
-    writer: RunWriter,
     console: Console,
 ) -> tuple[list[Finding], dict[str, Verdict]]:
     """Return the findings of a run, and the verdicts that confirmation changed."""
     by_id = {trial.id: trial for trial in trials}
     cases = {trial.case.id: trial.case for trial in trials}
+    passed = {v.trial for v in before.loaded.verdicts if v.kind == "pass"} if before else set()
     findings: list[Finding] = []
     changed: dict[str, Verdict] = {}
-    for build in builds:
-        mine = [verdict for verdict in verdicts if verdict.framework == build.framework]
-        groups = [group for group in group_failing(mine, cases) if not group.catch_all]
+    for framework, harness in harnesses.items():
+        mine = [verdict for verdict in verdicts if verdict.framework == framework]
+        groups = [group for group in group_failing(mine, cases, passed) if not group.catch_all]
+        if len(groups) > MAX_FINDINGS:
+            console.print(f"{len(groups)} keys on {harness.build.label}: only {MAX_FINDINGS} are looked into")
         for group in groups[:MAX_FINDINGS]:
             console.print(f"confirming {group.key}", highlight=False, markup=False)
-            of_same = base if base is not None and base.framework == build.framework else None
+            of_same = base if base is not None and base.framework == framework else None
             context = Context(out, run.run, config.confirmations, of_same, mine)
-            trial = by_id[group.representative.trial]
-            finding = make_finding(harnesses[build.framework], trial, group, context)
+            finding = make_finding(harness, by_id[group.representative.trial], group, context)
             findings.append(finding)
             changed |= _settled(group, finding)
-    for verdict in changed.values():
-        writer.append(verdict)
     return findings, changed
 
 
@@ -340,7 +344,7 @@ def _finish(
             "trials": len(verdicts),
             "counts": {kind: counts[kind] for kind in KINDS if counts[kind]},
             "coverage": dict(sorted(coverage.items())),
-            "complete": len(verdicts) == len(trials) and counts["no-data"] == 0,
+            "complete": len(verdicts) == len(trials) and counts["no-data"] <= MAX_NO_DATA * len(trials),
         }
     )
     changes = compare(before.loaded.verdicts if before else [], verdicts)

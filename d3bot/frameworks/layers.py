@@ -41,7 +41,8 @@ class LayerKind:
             known[name].check(value, where)
         full: dict[str, Scalar] = {}
         for option in self.options:
-            value = options[option.name] if option.name in options else option.default
+            value: Scalar | None = options.get(option.name)
+            value = option.default if value is None else value
             if value is None:
                 raise SpecError(f"{where}: {self.name} needs the option {option.name} ({option.doc})")
             full[option.name] = value

@@ -78,4 +78,3 @@ def call(layer: Layer, inputs: list[str], shapes: dict[str, Shape]) -> str:
             return f"{x}[:, -1]"
         case _:
             return f"self.{layer.name}({x})"
-

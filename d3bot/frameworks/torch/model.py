@@ -60,12 +60,7 @@ def pipeline_cuts(case: Case) -> list[int]:
     cuts = []
     for cut in range(1, len(case.layers)):
         before, after = case.layers[:cut], case.layers[cut:]
-        crossing = {
-            source
-            for layer in after
-            for source in layer.inputs
-            if source not in {item.name for item in after}
-        }
+        crossing = {source for layer in after for source in layer.inputs if source not in {item.name for item in after}}
         trainable = all(any(KINDS[layer.op].trainable for layer in side) for side in (before, after))
         names = {layer.name for layer in before}
         tied = any((tie.layer in names) != (tie.to in names) for tie in case.tie)
