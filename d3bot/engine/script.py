@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -9,10 +10,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from d3bot.engine.jobs import EngineError, Limits
+from d3bot.engine.sweep import kill_all_of
 from d3bot.engine.zygote import worker_environment
 from d3bot.spec import Build
 
 _MAX_OUTPUT = 200_000
+_FILE = Limits().file
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class ScriptRun:
 def run_script(build: Build, script: Path, seconds: float) -> ScriptRun:
     """Run the file with the build's interpreter and nothing of ours but the file itself.
 
-    Everything it started is killed with it when the time is over.
+    Everything it started is killed with it when it ends or its time is over.  EngineError if it cannot be started.
     """
     home = Path(tempfile.mkdtemp(prefix="d3bot-script-"))
     try:
@@ -42,6 +46,9 @@ def run_script(build: Build, script: Path, seconds: float) -> ScriptRun:
                 start_new_session=True,
             )
             try:
+                with contextlib.suppress(OSError):  # it may have ended already
+                    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (_FILE, _FILE))
+                    resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))
                 code: int | None = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 code = None
@@ -49,7 +56,12 @@ def run_script(build: Build, script: Path, seconds: float) -> ScriptRun:
                 with contextlib.suppress(OSError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        text = (home / "output.txt").read_bytes()[-_MAX_OUTPUT:].decode(errors="replace")
+        with (home / "output.txt").open("rb") as output:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _MAX_OUTPUT))
+            text = output.read(_MAX_OUTPUT).decode(errors="replace")
         return ScriptRun(code, text.replace(str(home), "."))
+    except OSError as error:
+        raise EngineError(f"{build.python} repro.py: {error.strerror}") from error
     finally:
+        kill_all_of(home)
         shutil.rmtree(home, ignore_errors=True)

@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
+import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,17 @@ from typing import Any
 import numpy as np
 
 from d3bot.engine.jobs import PRELOADS, EngineError, Job
+from d3bot.engine.sweep import kill_all_of
 from d3bot.spec import Arrays, Build, ErrorReport, Observation, RankObservation
 
 _WORKER = Path(__file__).parent / "worker" / "d3bot_zygote.py"
 _START_SECONDS = 180
 _SPARE_SECONDS = 15
+_CLOSE_SECONDS = 5
 _TAIL = 8000
-_MAX_ARRAY_FILE = 256 * 2**20
+_MAX_ARRAYS = 256 * 2**20
+_MAX_OUTCOME = 2**20
+_MAX_LINE = 2**20
 
 ALLOWED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 """Variables of our own environment that a worker may see: no token, nothing of Actions or GitHub."""
@@ -46,7 +51,7 @@ class Zygote:
         self._home = Path(tempfile.mkdtemp(prefix="d3bot-"))
         self._log = (self._home / "zygote.log").open("wb")
         self._jobs = 0
-        ours, theirs = socket.socketpair()
+        self._socket, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
                 [build.python, str(_WORKER), str(theirs.fileno()), ",".join(PRELOADS[build.framework].modules)],
@@ -59,19 +64,25 @@ class Zygote:
                 start_new_session=True,
             )
         except OSError as error:
-            shutil.rmtree(self._home, ignore_errors=True)
+            self._tidy()
             raise EngineError(f"{build.python} cannot be started ({error.strerror})") from error
         finally:
             theirs.close()
-        self._socket = ours
-        self._stream = ours.makefile("rw")
-        hello = self._receive(_START_SECONDS)
+        try:
+            hello = self._receive(_START_SECONDS)
+        except BaseException:
+            self.kill()
+            raise
         if not hello.get("ready"):
-            self.close()
+            self.kill()
             raise EngineError(f"{build.label}: the library cannot be imported ({hello.get('error')})")
 
     def run(self, job: Job) -> Observation:
-        """Run a job to its end.  EngineError if the zygote was lost; it must then be replaced."""
+        """Run a job to its end.
+
+        EngineError if the zygote was lost.  After that, and after any other exception, it is gone with everything
+        below it: what it would have answered belongs to no later job.
+        """
         self._jobs += 1
         folder = Path(tempfile.mkdtemp(prefix=f"job-{self._jobs}-", dir=self._home))
         try:
@@ -90,51 +101,56 @@ class Zygote:
                 "output": job.limits.output,
                 "file": job.limits.file,
             }
-            try:
-                self._stream.write(json.dumps(message) + "\n")
-                self._stream.flush()
-            except OSError as error:
-                raise EngineError("the zygote is gone") from error
+            self._socket.settimeout(_SPARE_SECONDS)
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
             reply = self._receive(job.limits.seconds + _SPARE_SECONDS)
             return _observation(job, folder, reply)
+        except OSError as error:
+            self.kill()
+            raise EngineError(f"the zygote is gone ({error})") from error
+        except BaseException:
+            self.kill()
+            raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """End the zygote and everything below it, and remove its files."""
-        with contextlib.suppress(OSError):
-            self._stream.close()
         self._socket.close()  # it ends by itself when its socket closes
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_CLOSE_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the zygote at once, with everything below it, and remove its files."""
+        if self._process.poll() is None:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        kill_all_of(self._home)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        self._socket.close()
         self._log.close()
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _receive(self, seconds: float) -> dict[str, Any]:
-        timer = threading.Timer(seconds, self._kill)
-        timer.start()
-        try:
-            line = self._stream.readline()
-        except OSError:
-            line = ""
-        finally:
-            timer.cancel()
-        if not line:
-            with contextlib.suppress(OSError):
-                self._log.flush()
-            tail = (self._home / "zygote.log").read_text(errors="replace")[-500:] if self._home.exists() else ""
-            self.close()
-            raise EngineError(f"the zygote ended without an answer {' '.join(tail.split())[-300:]}".strip())
+        """Return the zygote's next answer; EngineError if none comes in time."""
+        ends = time.monotonic() + seconds
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            self._socket.settimeout(max(ends - time.monotonic(), 0.001))
+            try:
+                piece = self._socket.recv(65536)
+            except OSError:  # a time-out is one too
+                piece = b""
+            if not piece or len(line) > _MAX_LINE:
+                tail = " ".join(_tail(self._home / "zygote.log").split())[-300:]
+                raise EngineError(f"the zygote ended without an answer {tail}".strip())
+            line += piece
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-    def _kill(self) -> None:
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _observation(job: Job, folder: Path, reply: dict[str, Any]) -> Observation:
@@ -157,19 +173,31 @@ def _observation(job: Job, folder: Path, reply: dict[str, Any]) -> Observation:
 
 
 def _load(path: Path) -> Arrays | None:
-    if not path.is_file() or path.stat().st_size > _MAX_ARRAY_FILE:
+    """Return the arrays of a file that a script wrote; None if it is missing, too large or not what it should be."""
+    if not path.is_file():  # opening a pipe would wait for its other end
         return None
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(item.file_size for item in archive.infolist()) > _MAX_ARRAYS:
+                return None
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except Exception:  # what a garbled file raises is up to the file
+        return None
 
 
 def _error(path: Path) -> ErrorReport | None:
-    if not path.is_file():
+    """Return the exception that a rank left; None if it left none, or none that can be read."""
+    if not path.is_file() or path.stat().st_size > _MAX_OUTCOME:
         return None
-    data = json.loads(path.read_text())
-    if data.get("ok"):
+    try:
+        data = json.loads(path.read_text())
+        if data["ok"]:
+            return None
+        frames = tuple(str(frame) for frame in data["frames"])
+        return ErrorReport(str(data["type"]), str(data["message"]), frames, str(data["text"]), float(data["at"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return ErrorReport(data["type"], data["message"], tuple(data["frames"]), data["text"], data["at"])
 
 
 def _tail(path: Path) -> str:
@@ -177,4 +205,4 @@ def _tail(path: Path) -> str:
         return ""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL))
-        return file.read().decode(errors="replace")
+        return file.read(_TAIL).decode(errors="replace")

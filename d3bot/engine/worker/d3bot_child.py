@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import types
@@ -37,6 +38,7 @@ def run_child(job, rank):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (job["file"], job["file"]))
     os.chdir(folder)
+    os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = folder  # nothing stays for the next trial to find
     code = 1
     try:
         script = load(job["script"])
@@ -46,14 +48,17 @@ def run_child(job, rank):
             store(os.path.join(folder, f"rank-{rank}.npz"), distributed(script, rank, folder))
         outcome, code = {"ok": True}, 0
     except BaseException as error:
-        outcome = describe(error, job["packages"], job["script"])
+        outcome = describe(error, job["packages"])
     outcome["at"] = time.time()
     path = os.path.join(folder, f"rank-{rank}.json")
     with open(path + ".part", "w") as file:
         json.dump(outcome, file)
     os.replace(path + ".part", path)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # the script may have closed or replaced it
+            pass
     os._exit(code)
 
 
@@ -91,32 +96,47 @@ def reference(script, job, folder):
 
 
 def store(path, arrays):
-    """Save named arrays; object arrays are refused, nothing is pickled."""
+    """Save named arrays of real numbers; TypeError for anything else, so that nothing is pickled."""
     plain = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in plain.items():
-        if array.dtype == object:
-            raise TypeError(f"{name} is not a numeric array")
-    with open(path + ".part", "wb") as file:
-        np.savez(file, **plain)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{name} is not an array of real numbers but of {array.dtype}")
+    try:
+        with open(path + ".part", "wb") as file:
+            np.savez(file, **plain)
+    except OSError:
+        os.unlink(path + ".part")  # on a full disk, leave room for the outcome
+        raise
     os.replace(path + ".part", path)
 
 
-def describe(error, packages, script):
+def describe(error, packages):
     """Return the exception as plain data: type, message, text, and the frames that lie inside the library."""
+    # Where a package lies, not just its name: the folder of an environment may be called `torch` too.
+    files = [getattr(sys.modules.get(package), "__file__", None) for package in packages]
+    folders = [os.path.dirname(file) for file in files if file]
     frames = []
     for frame, _ in traceback.walk_tb(error.__traceback__):
         path = frame.f_code.co_filename
-        for package in packages:
-            marker = f"{os.sep}{package}{os.sep}"
-            if marker in path:
-                module = path[path.rindex(marker) + 1 :].removesuffix(".py").replace(os.sep, ".")
+        for folder in folders:
+            if path.startswith(folder + os.sep):
+                module = os.path.relpath(path, os.path.dirname(folder)).removesuffix(".py").replace(os.sep, ".")
                 frames.append(f"{module}:{frame.f_code.co_name}")
                 break
+    try:
+        message = str(error)
+    except Exception as second:  # an exception that cannot print itself is still an exception
+        message = f"(its text raised {type(second).__name__})"
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return {
         "ok": False,
         "type": type(error).__name__,
-        "message": str(error)[:4000],
+        "message": printable(message[:4000]),
         "frames": frames[-12:],
-        "text": text[-12000:],
+        "text": printable(text[-12000:]),
     }
+
+
+def printable(text):
+    """Return the text with lone surrogates written out: no file could hold them."""
+    return text.encode("utf-8", "backslashreplace").decode()

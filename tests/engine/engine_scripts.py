@@ -1,0 +1,41 @@
+"""Tiny scripts with the interface of a rendered one, for what the engine does with their processes."""
+
+from pathlib import Path
+from textwrap import dedent
+
+HEAD = '''
+import os, signal, sys, time
+ENV = {"OMP_NUM_THREADS": "1"}
+os.environ.update(ENV)
+import numpy as np
+import torch
+import torch.distributed as dist
+STEPS = 1
+
+
+def build():
+    return torch.nn.Linear(2, 1)
+
+
+def data(step):
+    return torch.ones(4, 2), torch.ones(4, 1)
+
+
+def reference():
+    return {"predict": np.ones(2)}
+
+
+def together(rank, store):
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+
+'''
+
+DISTRIBUTED = "def distributed(rank, store):\n"
+
+
+def write_script(folder: Path, body: str, name: str = "trial.py") -> Path:
+    """Write a script whose `distributed(rank, store)` has this body; return its path."""
+    indented = "".join(f"    {line}\n" if line.strip() else "\n" for line in dedent(body).strip().splitlines())
+    path = folder / name
+    path.write_text(f"{HEAD}\n{DISTRIBUTED}{indented}")
+    return path
