@@ -84,8 +84,9 @@ class Zygote:
         below it: what it would have answered belongs to no later job.
         """
         self._jobs += 1
-        folder = Path(tempfile.mkdtemp(prefix=f"job-{self._jobs}-", dir=self._home))
+        folder = self._home / f"job-{self._jobs}"
         try:
+            folder.mkdir()
             message = {
                 "job": self._jobs,
                 "folder": str(folder),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from textwrap import dedent
 
-HEAD = '''
+HEAD = """
 import os, signal, sys, time
 ENV = {"OMP_NUM_THREADS": "1"}
 os.environ.update(ENV)
@@ -28,14 +28,26 @@ def reference():
 def together(rank, store):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
 
-'''
+"""
+
+BARE = "import os, signal, time\nimport numpy as np\n"
+"""A head without the library, for zygotes that have not imported it."""
 
 DISTRIBUTED = "def distributed(rank, store):\n"
 
 
-def write_script(folder: Path, body: str, name: str = "trial.py") -> Path:
+def write_script(folder: Path, body: str, name: str = "trial.py", head: str = HEAD) -> Path:
     """Write a script whose `distributed(rank, store)` has this body; return its path."""
     indented = "".join(f"    {line}\n" if line.strip() else "\n" for line in dedent(body).strip().splitlines())
     path = folder / name
-    path.write_text(f"{HEAD}\n{DISTRIBUTED}{indented}")
+    path.write_text(f"{head}\n{DISTRIBUTED}{indented}")
     return path
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be collected does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
