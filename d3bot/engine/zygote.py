@@ -158,7 +158,8 @@ def _observation(job: Job, folder: Path, reply: dict[str, Any]) -> Observation:
     ranks = []
     for rank, ended in enumerate(reply["ranks"]):
         name = "reference.npz" if job.call == "reference" else f"rank-{rank}.npz"
-        arrays = _load(folder / name) if ended["code"] == 0 else None
+        complete = ended["code"] == 0 and (folder / f"rank-{rank}.json").is_file()  # the outcome is written last
+        arrays = _load(folder / name) if complete else None
         ranks.append(
             RankObservation(
                 code=ended["code"],

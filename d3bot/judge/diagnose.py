@@ -28,6 +28,8 @@ class Evidence:
     want: np.ndarray
     held: tuple[np.ndarray, ...]
     """The array as each rank that returned it has it, in float64."""
+    holders: tuple[int, ...]
+    """The ranks that returned it."""
     reference: Arrays
     world: int
     parts: int
@@ -52,13 +54,15 @@ def diagnose(difference: Difference, reference: Arrays, ranks: Sequence[Arrays],
             return Diagnosis("dtype", f"type {', '.join(kinds)} instead of {reference[name].dtype}")
         case "nonfinite":
             return Diagnosis("nonfinite", "NaN or infinity where one process has finite numbers")
-    held = tuple(rank[name].astype(np.float64) for rank in ranks if name in rank)
-    evidence = Evidence(difference, reference[name].astype(np.float64), held, reference, world, parts)
+    holders = tuple(i for i, rank in enumerate(ranks) if name in rank)
+    held = tuple(ranks[i][name].astype(np.float64) for i in holders)
+    evidence = Evidence(difference, reference[name].astype(np.float64), held, holders, reference, world, parts)
     for hypothesis in (_zero, _not_reduced, _ranks_differ, _scaled, _permuted, _stale, _part):
         found = hypothesis(evidence)
         if found:
             return found
-    return Diagnosis("other", "no known pattern: every element differs")
+    count, size = int(_beyond(evidence).sum()), evidence.want.size
+    return Diagnosis("other", f"no known pattern; {count} of {size} elements are wrong")
 
 
 def _close(evidence: Evidence, left: np.ndarray, right: np.ndarray) -> float | None:
@@ -92,10 +96,11 @@ def _ranks_differ(evidence: Evidence) -> Diagnosis | None:
     apart = max(float(np.abs(array - evidence.held[0]).max(initial=0)) for array in evidence.held)
     wrong = [
         rank
-        for rank, array in enumerate(evidence.held)
+        for rank, array in zip(evidence.holders, evidence.held, strict=True)
         if np.abs(array - evidence.want).max(initial=0) > evidence.difference.bound
     ]
-    which = "every rank is wrong" if len(wrong) == len(evidence.held) else f"only rank {_join(wrong)} is wrong"
+    only = f"only rank {_join(wrong)} is wrong" if len(wrong) == 1 else f"ranks {_join(wrong)} are wrong"
+    which = "every rank is wrong" if len(wrong) == len(evidence.held) else only
     return Diagnosis("ranks-differ", f"the ranks' copies differ by up to {apart:.3g}; {which}")
 
 
@@ -113,7 +118,8 @@ def _scaled(evidence: Evidence) -> Diagnosis | None:
         if number > 1:
             known |= {f"the {word}": number, f"1 / {word}": 1 / number, f"the {word} squared": number**2}
     meaning = next((text for text, value in known.items() if abs(ratio - value) < 1e-4 * value), "")
-    text = f"{ratio:.6g} x the expected value{f', that is {meaning}' if meaning else ''} (residual {residual:.1e})"
+    times = f"(1 {ratio - 1:+.3g})" if abs(ratio - 1) < 1e-3 else f"{ratio:.6g}"
+    text = f"{times} x the expected value{f', that is {meaning}' if meaning else ''} (residual {residual:.1e})"
     return Diagnosis("scaled", text)
 
 
@@ -137,8 +143,7 @@ def _stale(evidence: Evidence) -> Diagnosis | None:
 
 
 def _part(evidence: Evidence) -> Diagnosis | None:
-    want, held = evidence.want, evidence.held[0]
-    wrong = np.abs(held - want) > max(evidence.difference.bound, evidence.difference.error * 1e-6)
+    want, wrong = evidence.want, _beyond(evidence)
     count, size = int(wrong.sum()), want.size
     if size < 4 or count * 2 > size:
         return None
@@ -148,6 +153,12 @@ def _part(evidence: Evidence) -> Diagnosis | None:
         if len(rows) < want.shape[0]:
             where = f", in row{'s' if len(rows) > 1 else ''} {_join(rows[:6])} of {want.shape[0]}"
     return Diagnosis("part", f"{count} of {size} elements are wrong{where}")
+
+
+def _beyond(evidence: Evidence) -> np.ndarray:
+    """Return which elements of the first holder's array are wrong."""
+    apart: np.ndarray = np.abs(evidence.held[0] - evidence.want)
+    return apart > max(evidence.difference.bound, evidence.difference.error * 1e-6)
 
 
 def _agree(evidence: Evidence) -> bool:

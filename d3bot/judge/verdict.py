@@ -18,9 +18,14 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _SECONDARY = re.compile(
-    r"connection (closed|reset|refused)|closed by peer|broken pipe|socket|timed? ?out|aborted|heartbeat|unavailable",
+    r"connection (closed|reset|refused)|closed by peer|broken pipe|socket|timed? ?out|aborted|cancell?ed|heartbeat|"
+    r"unavailable|remote process|got 0 bytes",
     re.IGNORECASE,
 )
+_DISK_FULL = "No space left on device"
+_TOGETHER = 0.5
+"""Seconds within which errors of several ranks count as one event, whose order is chance."""
+_PYTHON_LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/")
 _STACK_LINE = re.compile(r'File "(?P<path>[^"]+)", line \d+ in (?P<function>\S+)')
 
 
@@ -57,6 +62,12 @@ def judge(
     arrays = reference.ranks[0].arrays
     if not reference.ok or arrays is None:
         return _reference_failed(reference.ranks[0])
+    returned = [rank.arrays for rank in distributed.ranks if rank.arrays is not None]
+    unknown = _unknown_name([arrays, *reference.noise, *returned])
+    if unknown:
+        return Judgement("no-data", f"the script returned an array that no judge knows: {unknown}")
+    if not arrays:
+        return Judgement("not-applicable", "vacuous: one process returned no array, so nothing could differ")
     infinite = [name for name in sorted(arrays, key=parse_name) if not np.isfinite(arrays[name]).all()]
     if infinite:
         return Judgement("reference-failed", f"one process itself is not finite: {infinite[0]}")
@@ -64,15 +75,14 @@ def judge(
         return Judgement("not-applicable", "vacuous: every gradient of the first step is zero, so nothing could differ")
     if not distributed.ok:
         return _broken(distributed, packages)
-    ranks = [rank.arrays for rank in distributed.ranks if rank.arrays is not None]
-    differences = compare(arrays, ranks, floors(arrays, reference.noise), exact)
+    differences = compare(arrays, returned, floors(arrays, reference.noise), exact)
     tightest = max((item.error / item.bound for item in differences if not item.wrong and item.bound), default=0.0)
     wrong = [item for item in differences if item.wrong]
     if not wrong:
         return _passed(differences, tightest)
     earliest = [item for item in wrong if _place(item) == _place(wrong[0])]
     worst = max(earliest, key=lambda item: (item.excess, item.name))
-    found = diagnose(worst, arrays, ranks, world, parts)
+    found = diagnose(worst, arrays, returned, world, parts)
     kind: Kind = "nonfinite" if worst.wrong == "nonfinite" else "diverged"
     number = f"off by {worst.error:.3g}, allowed {worst.bound:.3g}; " if worst.wrong == "value" else ""
     return Judgement(
@@ -119,7 +129,20 @@ def _vacuous(arrays: Arrays) -> bool:
     return bool(gradients) and not any(array.any() for array in gradients)
 
 
+def _unknown_name(sets: Sequence[Arrays]) -> str:
+    """Return what is wrong with the first array name that cannot be read; empty if all can."""
+    for arrays in sets:
+        for name in arrays:
+            try:
+                parse_name(name)
+            except ValueError as error:
+                return str(error)
+    return ""
+
+
 def _reference_failed(rank: RankObservation) -> Judgement:
+    if rank.error and _DISK_FULL in rank.error.message:
+        return Judgement("no-data", _headline(rank.error), detail=rank.error.text)
     if rank.error:
         reason = f"one process itself fails: {_headline(rank.error)}"
         return Judgement("reference-failed", reason, detail=rank.error.text, report=rank.error)
@@ -128,14 +151,17 @@ def _reference_failed(rank: RankObservation) -> Judgement:
 
 def _broken(observation: Observation, packages: Sequence[str]) -> Judgement:
     """Judge a rank set that did not return: the first cause among its ranks, not the peers' echo of it."""
-    errors = sorted((rank.error for rank in observation.ranks if rank.error), key=lambda error: error.at)
+    errors = [rank.error for rank in observation.ranks if rank.error]
+    full = [error for error in errors if _DISK_FULL in error.message]
+    if full:
+        return Judgement("no-data", _headline(full[0]), detail=full[0].text)
     primary = [error for error in errors if not _SECONDARY.search(error.message)]
     died = [(i, rank) for i, rank in enumerate(observation.ranks) if _died(rank)]
     if died and not primary:
         i, rank = died[0]
         return Judgement("died", f"rank {i} {_ending(rank)}", pattern=_signal(rank), detail=rank.output)
     if errors:
-        error = (primary or errors)[0]
+        error = _first_cause(primary or errors)
         kind: Kind = "refused" if _refuses(error) else "crashed"
         return Judgement(kind, _headline(error), detail=error.text, report=error)
     hung = [(i, rank) for i, rank in enumerate(observation.ranks) if rank.why == "deadline"]
@@ -146,18 +172,38 @@ def _broken(observation: Observation, packages: Sequence[str]) -> Judgement:
         report = ErrorReport("hang", "", frames) if frames else None
         reason = f"rank {', '.join(str(i) for i, _ in hung)} did not end within {rank.seconds:.0f} s{place}"
         return Judgement("hung", reason, detail=rank.output, report=report)
-    i, rank = next((i, rank) for i, rank in enumerate(observation.ranks) if rank.code or rank.arrays is None)
-    return Judgement("died", f"rank {i} {_ending(rank)}", pattern="exit", detail=rank.output)
+    return Judgement("no-data", "every rank was killed because of another, and none failed by itself")
+
+
+def _first_cause(errors: Sequence[ErrorReport]) -> ErrorReport:
+    """Return the error of the lowest rank among those that came together with the earliest.
+
+    `errors` are in the order of the ranks.  When all ranks fail alike, which of them is a few milliseconds ahead is
+    chance, and must not decide what is reported.
+    """
+    earliest = min(error.at for error in errors)
+    return next(error for error in errors if error.at <= earliest + _TOGETHER)
 
 
 def _died(rank: RankObservation) -> bool:
-    return rank.why in ("memory", "output") or (rank.code < 0 and not rank.why) or (rank.code > 0 and not rank.error)
+    """Whether a rank ended by itself without a result and without an exception, or was killed for what it used."""
+    if rank.why:
+        return rank.why in ("memory", "output")
+    return rank.error is None and (rank.code != 0 or rank.arrays is None)
 
 
 def _signal(rank: RankObservation) -> str:
+    """Return how a rank died as a stable word."""
     if rank.why:
         return rank.why
-    return signal.Signals(-rank.code).name.lower() if rank.code < 0 else "exit"
+    return _signal_name(-rank.code).lower() if rank.code < 0 else "exit"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the real-time signals have no name
+        return f"SIG{number}"
 
 
 def _ending(rank: RankObservation) -> str:
@@ -168,7 +214,7 @@ def _ending(rank: RankObservation) -> str:
     if rank.why == "deadline":
         return f"did not end within {rank.seconds:.0f} s"
     if rank.code < 0:
-        return f"was ended by {signal.Signals(-rank.code).name}"
+        return f"was ended by {_signal_name(-rank.code)}"
     return f"ended with exit code {rank.code} and without a result"
 
 
@@ -182,15 +228,33 @@ def _headline(error: ErrorReport) -> str:
 
 
 def stack_frames(output: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the library's `module:function` frames of the last thread dump in the output, outermost first."""
-    start = output.rfind("Current thread")
+    """Return the library's `module:function` frames of the last thread dump in the output, outermost first.
+
+    Of the dump, the thread that took the signal counts: the main one, unless it had ended.
+    """
+    start = output.rfind("Current thread 0x")
+    dump = output[max(start, 0) :]
+    end = dump.find("\n\n")  # a blank line ends a thread's frames
     frames = []
-    for match in _STACK_LINE.finditer(output[max(start, 0) :]):
-        path = match["path"]
-        for package in packages:
-            marker = f"/{package}/"
-            if marker in path:
-                module = path[path.rindex(marker) + 1 :].removesuffix(".py").replace("/", ".")
-                frames.append(f"{module}:{match['function']}")
-                break
+    for match in _STACK_LINE.finditer(dump[: end if start >= 0 and end >= 0 else len(dump)]):
+        module = _module(match["path"], packages)
+        if module:
+            frames.append(f"{module}:{match['function']}")
     return tuple(reversed(frames))
+
+
+def _module(path: str, packages: Sequence[str]) -> str:
+    """Return the dotted module of a file of one of the packages; empty for any other file.
+
+    Below Python's own library only what is installed there counts: the folder of an environment may be called `torch`
+    too.  Anywhere else (an overlay) the package is the last folder of its name.
+    """
+    installed = _PYTHON_LIBRARY.match(path)
+    for package in packages:
+        if installed:
+            inside = path[installed.end() :] if path[installed.end() :].startswith(f"{package}/") else ""
+        else:
+            inside = path[path.rindex(f"/{package}/") + 1 :] if f"/{package}/" in path else ""
+        if inside:
+            return inside.removesuffix(".py").replace("/", ".")
+    return ""

@@ -17,6 +17,8 @@ from d3bot.spec import Observation
 
 Run = Callable[..., Observation]
 PACKAGES = ("torch",)
+CLAIM = "open('rank-0.json', 'w').write('{\"ok\": true}')"
+"""A script that says by itself that all went well."""
 
 
 def arrays(observation: Observation, rank: int = 0) -> dict[str, np.ndarray]:
@@ -318,8 +320,14 @@ def test_closed_standard_streams_do_not_lose_a_result(run: Run) -> None:
     ],
 )
 def test_a_garbled_result_is_no_result(run: Run, garbage: str) -> None:
-    seen = run(f"{garbage}; open('rank-0.json', 'w').write('{{\"ok\": true}}'); os._exit(0)", processes=1)
+    seen = run(f"{garbage}; {CLAIM}; os._exit(0)", processes=1)
     assert (seen.ranks[0].code, seen.ranks[0].arrays) == (0, None)
+
+
+def test_a_result_counts_only_with_its_outcome(run: Run) -> None:
+    result = "np.savez('rank-0.npz', predict=np.zeros(2))"
+    assert run(f"{result}; {CLAIM}; os._exit(0)", processes=1).ok, "else the tests around this one would show nothing"
+    assert not run(f"{result}; os._exit(0)", processes=1).ok
 
 
 @pytest.mark.parametrize("garbage", ["{", "[]", '{"ok": false, "type": 3}', "[" * 100_000])
@@ -329,7 +337,7 @@ def test_a_garbled_outcome_is_no_error(run: Run, garbage: str) -> None:
 
 
 def test_a_result_that_swells_when_it_is_unpacked_is_no_result(run: Run) -> None:
-    seen = run("np.savez_compressed('rank-0.npz', predict=np.zeros(2**26)); os._exit(0)", processes=1)
+    seen = run(f"np.savez_compressed('rank-0.npz', predict=np.zeros(2**26)); {CLAIM}; os._exit(0)", processes=1)
     assert (seen.ranks[0].code, seen.ranks[0].arrays) == (0, None)
 
 
