@@ -1,0 +1,1 @@
+"""TensorFlow and Keras: layers, setting families, and how a trial is written."""

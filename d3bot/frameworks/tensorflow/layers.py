@@ -1,0 +1,70 @@
+"""How each layer of the catalogue is written in Keras."""
+
+from d3bot.frameworks.layers import ACTIVATIONS, Shape, filled_options, vocab
+from d3bot.spec import Case, Layer
+
+
+def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | None:
+    """Return the expression that makes the layer object; None for an operation without parameters."""
+    options = filled_options(case, layer.name)
+    bias = "" if options.get("bias", True) else ", use_bias=False"
+    name = f', name="{layer.name}"'
+    match layer.op:
+        case "linear":
+            return f"keras.layers.Dense({options['units']}{bias}{name})"
+        case "conv1d" | "conv2d":
+            stride = f", strides={options['stride']}" if options["stride"] != 1 else ""
+            kind = "Conv1D" if layer.op == "conv1d" else "Conv2D"
+            return f"keras.layers.{kind}({options['channels']}, {options['kernel']}{stride}{bias}{name})"
+        case "embedding":
+            return f"keras.layers.Embedding({vocab(case, layer.name)}, {options['dim']}{name})"
+        case "lstm":
+            return f"keras.layers.LSTM({options['units']}, return_sequences=True{name})"
+        case "attention":
+            heads = int(options["heads"])
+            return f"keras.layers.MultiHeadAttention({heads}, {shapes[layer.inputs[0]][-1] // heads}{name})"
+        case "batch_norm":
+            # Under fit the statistics are synchronised, so that the whole batch on one device is the same computation.
+            synchronized = "synchronized=True, " if case.loop == "fit" else ""
+            return f"keras.layers.BatchNormalization({synchronized}{name[2:]})"
+        case "layer_norm":
+            return f"keras.layers.LayerNormalization({name[2:]})"
+        case _:
+            return None
+
+
+def sequential_form(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | None:
+    """Return an expression that can stand in a `keras.Sequential`; None if the layer has no such form."""
+    if layer.op in ACTIVATIONS:
+        return f'keras.layers.Activation("{layer.op}")'
+    if layer.op == "flatten":
+        return "keras.layers.Flatten()"
+    return None if layer.op == "attention" else constructor(case, layer, shapes)
+
+
+def call(case: Case, layer: Layer, inputs: list[str], shapes: dict[str, Shape], shared: str | None) -> str:
+    """Return the expression of the layer's output in the functional API.
+
+    `shared` is the variable that holds the layer object where two nodes use one object, else None.
+    """
+    x = inputs[0]
+    match layer.op:
+        case "gelu":
+            return f"keras.ops.gelu({x}, approximate=False)"
+        case "relu" | "tanh" | "sigmoid":
+            return f"keras.ops.{layer.op}({x})"
+        case "add":
+            return " + ".join(inputs)
+        case "mul":
+            return " * ".join(inputs)
+        case "concat":
+            return f"keras.ops.concatenate([{', '.join(inputs)}], axis=-1)"
+        case "flatten":
+            return f"keras.layers.Flatten()({x})"
+        case "mean":
+            return f"keras.ops.mean({x}, axis={'(1, 2)' if len(shapes[layer.inputs[0]]) == 3 else 1})"
+        case "last":
+            return f"{x}[:, -1]"
+        case _:
+            arguments = f"{x}, {x}" if layer.op == "attention" else x
+            return f"{shared or constructor(case, layer, shapes)}({arguments})"

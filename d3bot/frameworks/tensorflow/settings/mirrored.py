@@ -1,0 +1,100 @@
+"""MirroredStrategy on logical CPU devices."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle
+from d3bot.spec import ArrayName, Case, Setting
+
+_OPS = {
+    "one_device": ", tf.distribute.ReductionToOneDevice()",
+    "hierarchical": ", tf.distribute.HierarchicalCopyAllReduce()",
+    "collective": "",
+}
+
+
+def _replicas(setting: Setting) -> int:
+    return setting.integer("replicas")
+
+
+def _uneven(case: Case, setting: Setting) -> bool:
+    return case.batch % _replicas(setting) != 0
+
+
+def _keeps_copies(case: Case, setting: Setting) -> bool:
+    """Whether each replica moves its statistics by its own rows, so that the copies must be brought together."""
+    return case.loop == "custom" and "batch_norm" in case.ops() and _replicas(setting) > 1
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    replicas = _replicas(setting)
+    if case.batch < replicas:
+        return f"a batch of {case.batch} leaves a replica of {replicas} without a row"
+    if case.loop == "fit" and _uneven(case, setting):
+        return f"fit takes the mean over replicas, which have unequal shares of {case.batch} rows"
+    if "batch_norm" in case.ops():
+        if _uneven(case, setting):
+            return (
+                "no document says which rows a replica gets of a batch that does not divide, and batch norm sees them"
+            )
+        if case.loop == "custom" and case.batch // replicas < 2:
+            return "batch norm in training needs at least two rows on every replica"
+    return case_obstacle(case)
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    return {
+        "cross_device_ops": _OPS[str(FAMILY.value(setting, "ops"))],
+        "uneven": _uneven(case, setting),
+        "copies": _keeps_copies(case, setting),
+    }
+
+
+def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+    return False
+
+
+FAMILY = Family(
+    framework="tensorflow",
+    name="mirrored",
+    summary="MirroredStrategy: a replica a logical CPU device, gradients summed over them",
+    options=(
+        Option("replicas", "number of replicas", high=8),
+        Option("ops", "cross-device ops that reduce; collective is the library's default", "one_device", tuple(_OPS)),
+    ),
+    contract=Contract(
+        promise="The update is that of the whole batch's mean loss: each replica divides its losses by the global "
+        "batch size, the gradients are summed, and every copy of a variable takes the same update.",
+        source='"compute_average_loss: Scalar loss value, obtained by summing the per_example_loss and dividing by '
+        'global_batch_size", which "defaults to (size of first dimension of losses) * (number of replicas)" '
+        '(tf.nn.compute_average_loss, 2.21); "these variables are kept in sync with each other by applying identical '
+        'updates" (Distributed training with TensorFlow, MirroredStrategy); "global_clipnorm: If set, the gradient of '
+        'all weights is clipped so that their global norm is no higher than this value"; "synchronized: If True, '
+        "synchronizes the global batch statistics for the layer across all devices at each training step. If False, "
+        'each replica uses its own local batch statistics" (keras.optimizers, keras.layers.BatchNormalization, 3.15)',
+        reference="fit: the same fit on one device. Custom loop: the replicas' rows one after the other, losses divided "
+        "by the batch size, gradients added, clipping written out; batch norm uses each replica's own statistics, and "
+        "every copy of the moving statistics is the mean over the replicas.",
+        exact="Nowhere: the noise bound.",
+        breaks=(
+            "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",
+            "Batch norm with a batch that does not divide: which rows a replica gets is not documented.",
+            "A batch with fewer rows than replicas.",
+            "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
+        ),
+    ),
+    world=_replicas,
+    processes=lambda setting: 1,
+    parts=lambda case, setting: _replicas(setting) if _keeps_copies(case, setting) else 1,
+    obstacle=_obstacle,
+    exact=_exact,
+    context=_context,
+    standing=(
+        "mirrored(replicas=2)",
+        "mirrored(replicas=3)",
+        "mirrored(replicas=2, ops=hierarchical)",
+        "mirrored(replicas=3, ops=hierarchical)",
+        "mirrored(replicas=2, ops=collective)",
+    ),
+)
