@@ -1,7 +1,7 @@
 """Fresh models: a stem, cells with skips and branches, and a head."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from d3bot.generate import cells
@@ -10,6 +10,7 @@ from d3bot.generate.sketch import Sketch
 from d3bot.spec import Framework, Input, Layer, Tie
 
 MOST_LAYERS = 12
+MOST_FEATURES = 64
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,14 @@ def _embedding(sketch: Sketch, taste: Taste, length: int) -> str:
 
 
 def _reduced(sketch: Sketch, x: str, taste: Taste) -> str:
-    """Return a vector made of a sequence or an image."""
-    ways: Sequence[str] = {1: (), 2: ("last", "mean", "flatten"), 3: ("mean", "flatten")}[len(sketch.shapes[x])]
-    return sketch.add(taste.chance.choice(ways), x) if ways else x
+    """Return a vector made of a sequence or an image, flattened only where that stays small."""
+    shape = sketch.shapes[x]
+    if len(shape) == 1:
+        return x
+    ways = ["last", "mean"] if len(shape) == 2 else ["mean"]
+    if prod(shape) <= MOST_FEATURES:
+        ways.append("flatten")
+    return sketch.add(taste.chance.choice(ways), x)
 
 
 def _outputs(taste: Taste, loss: str) -> int:
