@@ -3,6 +3,7 @@
 from d3bot.spec.base import SCHEMA, Scalar, SpecError, canonical_json, one_line, short_hash
 from d3bot.spec.build import Build
 from d3bot.spec.case import FRAMEWORKS, Case, Clip, Dtype, Framework, Freeze, Input, Layer, Optimizer, Tie
+from d3bot.spec.evidence import Evidence
 from d3bot.spec.observation import (
     AFTER,
     ROLES,
@@ -51,6 +52,7 @@ __all__ = [
     "Clip",
     "Dtype",
     "ErrorReport",
+    "Evidence",
     "Finding",
     "First",
     "Framework",

@@ -40,12 +40,15 @@ def short_hash(text: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Return a pydantic or other error as one line a person can act on."""
+    """Return a pydantic or other error as one line a person can act on, of at most 600 printable characters."""
+    text = str(error)
     errors = getattr(error, "errors", None)
     if callable(errors):
         parts = []
         for item in errors():
             where = ".".join(str(part) for part in item["loc"])
-            parts.append(f"{where}: {item['msg']}" if where else str(item["msg"]))
-        return "; ".join(parts[:3]) + (f" (and {len(parts) - 3} more)" if len(parts) > 3 else "")
-    return " ".join(str(error).split())
+            message = str(item["msg"]).removeprefix("Value error, ")
+            parts.append(f"{where}: {message}" if where else message)
+        text = "; ".join(parts[:3]) + (f" (and {len(parts) - 3} more)" if len(parts) > 3 else "")
+    # A location may hold a key of the file as it stands there: line breaks and terminal codes among it.
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:600]

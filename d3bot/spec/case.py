@@ -1,17 +1,19 @@
 """Case: what is trained, and everything that one process could do as well."""
 
+import math
 import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from d3bot.spec.base import Name, Noun, Scalar, short_hash
+from d3bot.spec.reserved import RESERVED
 
 Framework = Literal["torch", "tensorflow"]
 FRAMEWORKS: tuple[Framework, ...] = ("torch", "tensorflow")
 Dtype = Literal["float64", "float32"]
 
-_VALUE = re.compile(r"^[A-Za-z0-9_.+-]{1,40}$")
+_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 
 
 class Input(Noun):
@@ -35,8 +37,10 @@ class Layer(Noun):
     @classmethod
     def _plain(cls, options: dict[str, Scalar]) -> dict[str, Scalar]:
         for key, value in options.items():
-            if isinstance(value, str) and not _VALUE.match(value):
-                raise ValueError(f"option {key}: text may hold letters, digits and _ . + - only, not {value!r}")
+            if isinstance(value, str) and not _VALUE.fullmatch(value):
+                raise ValueError(f"option {key}: text may hold letters, digits and _ . + - only, not {value[:80]!r}")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"option {key}: {value} is not a finite number")
         return dict(sorted(options.items()))
 
 
@@ -107,6 +111,9 @@ class Case(Noun):
         known = {item.name for item in self.inputs}
         if len(known) != len(self.inputs):
             raise ValueError("inputs: two inputs share a name")
+        for name in [item.name for item in (*self.inputs, *self.layers)]:
+            if name in RESERVED:
+                raise ValueError(f"the name {name!r} means something else in a script; choose another, such as {name}1")
         used: set[str] = set()
         for layer in self.layers:
             if layer.name in known:

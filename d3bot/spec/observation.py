@@ -23,7 +23,7 @@ Arrays = dict[str, npt.NDArray[np.generic]]
 Role = Literal["loss", "grad", "norm", "metric", "param", "buffer", "predict"]
 ROLES: tuple[Role, ...] = ("loss", "grad", "norm", "metric", "param", "buffer", "predict")
 
-_NAME = re.compile(r"^(?:step (\d+) )?(loss|grad|norm|metric|param|buffer|predict)(?: (\S+(?: \d+)?))?$")
+_NAME = re.compile(r"(?:step ([0-9]{1,5}) )?(loss|grad|norm|metric|param|buffer|predict)(?: (\S+(?: [0-9]+)?))?")
 
 
 @dataclass(frozen=True, order=True)
@@ -43,9 +43,9 @@ AFTER = 1_000_000
 
 def parse_name(name: str) -> ArrayName:
     """Read an array name; ValueError if a script used a word that no judge knows."""
-    match = _NAME.match(name)
+    match = _NAME.fullmatch(name)
     if not match:
-        raise ValueError(f"array name {name!r} is not of the documented form")
+        raise ValueError(f"array name {name[:200]!r} is not of the documented form")
     role: Role = match[2]  # type: ignore[assignment]  # the pattern lists exactly the roles
     step = int(match[1]) if match[1] is not None else AFTER
     return ArrayName(step, ROLES.index(role), role, match[3] or "")

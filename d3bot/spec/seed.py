@@ -62,5 +62,5 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SpecError(f"{path}: larger than {MAX_BYTES // 1024} KiB; a seed is small plain data")
     try:
         return tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: not valid TOML ({error}); mend that line") from error
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, a number of thousands of digits, deep nesting
+        raise SpecError(f"{path}: not valid TOML ({one_line(error)}); mend that line") from error

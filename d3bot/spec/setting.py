@@ -1,14 +1,15 @@
 """Setting: distribution and nothing else, printable on one line: `fsdp2(world=2, reshard_after_forward=false)`."""
 
+import math
 import re
 from typing import Annotated, Any, Self
 
 from pydantic import StringConstraints, model_serializer, model_validator
 
-from d3bot.spec.base import Name, Noun, Scalar, SpecError
+from d3bot.spec.base import Name, Noun, Scalar, SpecError, one_line
 
 _TEXT = re.compile(r"^\s*([a-z][a-z0-9_]*)\s*(?:\((.*)\))?\s*$")
-_ITEM = re.compile(r"^\s*([a-z][a-z0-9_]*)\s*=\s*([A-Za-z0-9_.+-]+)\s*$")
+_ITEM = re.compile(r"\s*([a-z][a-z0-9_]{0,39})\s*=\s*([A-Za-z0-9_.+-]{1,40})\s*")
 _SIZES = ("world", "replicas", "workers")
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,40}$")]
@@ -29,7 +30,11 @@ class Setting(Noun):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        ordered = tuple(sorted(self.options, key=lambda item: (item[0] not in _SIZES, item[0])))
+        plain = [(name, _read(value) if isinstance(value, str) else value) for name, value in self.options]
+        ordered = tuple(sorted(plain, key=lambda item: (item[0] not in _SIZES, item[0])))
+        for name, value in ordered:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{self.family}: {name}={value} is not a finite number")
         if len({name for name, _ in ordered}) != len(ordered):
             raise ValueError(f"{self.family}: an option is given twice")
         object.__setattr__(self, "options", ordered)
@@ -45,8 +50,9 @@ class Setting(Noun):
         try:
             return cls.model_validate(text)
         except ValueError as error:
+            reason = one_line(error)
             raise SpecError(
-                f"setting {text!r}: not of the form family(option=value, ...); for example ddp(world=2)"
+                f"setting {text[:100]!r}: {reason}; write family(option=value, ...), for example ddp(world=2)"
             ) from error
 
     def get(self, name: str, default: Scalar | None = None) -> Scalar | None:
@@ -83,11 +89,11 @@ def _read(text: str) -> Scalar:
 def _parse(text: str) -> dict[str, object]:
     match = _TEXT.match(text)
     if not match:
-        raise ValueError("not of the form family(option=value, ...)")
+        raise ValueError("cannot be read")
     options = []
     for part in filter(str.strip, (match[2] or "").split(",")):
-        item = _ITEM.match(part)
+        item = _ITEM.fullmatch(part)
         if not item:
-            raise ValueError(f"{part.strip()!r} is not of the form option=value")
+            raise ValueError(f"{part.strip()[:40]!r} is not of the form option=value")
         options.append((item[1], _read(item[2])))
     return {"family": match[1], "options": tuple(options)}
