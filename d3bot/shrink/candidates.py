@@ -16,15 +16,18 @@ def smaller(case: Case, setting: Setting) -> Iterator[tuple[Case, Setting]]:
     """Yield every valid and applicable trial that is one step smaller; the same order for the same trial."""
     for candidate in _smaller_settings(setting):
         try:
-            yield from _valid(case, canonical_setting(case.framework, candidate))
+            reduced_setting = canonical_setting(case.framework, candidate)
         except SpecError:
             continue
+        if reduced_setting != setting:
+            yield from _valid(case, reduced_setting)
     for change in _smaller_cases(case):
         try:
             reduced = Case.model_validate(case.model_dump(mode="json") | change)
         except ValidationError:
             continue
-        yield from _valid(reduced, setting)
+        if reduced != case:
+            yield from _valid(reduced, setting)
 
 
 def _valid(case: Case, setting: Setting) -> Iterator[tuple[Case, Setting]]:

@@ -14,6 +14,7 @@ class Shrunk:
     case: Case
     setting: Setting
     tried: int
+    """How many candidates were run."""
     finished: bool
     """False if the budget ended before nothing smaller failed."""
 
@@ -24,13 +25,14 @@ def shrink(case: Case, setting: Setting, fails: Callable[[Case, Setting], bool],
     `fails(case, setting)` runs a candidate and compares keys; `allowed()` says whether the budget lasts.  A candidate
     is never tried twice.
     """
-    tried: set[tuple[str, str]] = {(case.id, str(setting))}
+    start = (case.id, str(setting))
+    tried: set[tuple[str, str]] = set()
     progress = True
     while progress:
         progress = False
         for candidate, distribution in smaller(case, setting):
             identity = (candidate.id, str(distribution))
-            if identity in tried:
+            if identity == start or identity in tried:
                 continue
             if not allowed():
                 return Shrunk(case, setting, len(tried), finished=False)
