@@ -1,0 +1,141 @@
+"""From a judgement to a key: what decides it, and what must not."""
+
+from dataclasses import replace
+
+import pytest
+
+from d3bot.findings.key import is_catch_all, is_key
+from d3bot.flow.keying import failure_key_of, wrong_class
+from d3bot.judge import Difference, Judgement
+from d3bot.spec import FAILING, KINDS, Case, ErrorReport, First, Kind, Setting, parse_name
+
+CASE = Case.model_validate(
+    {
+        "framework": "torch",
+        "inputs": [{"name": "x", "shape": [4]}],
+        "layers": [
+            {"name": f"fc{i}", "op": "linear", "inputs": [f"fc{i - 1}" if i else "x"], "options": {"units": 4}}
+            for i in range(3)
+        ],
+        "freeze": [{"layer": "fc1", "at": 1}],
+        "tie": [{"layer": "fc2", "to": "fc0"}],
+    }
+)
+PLAIN = CASE.model_copy(update={"freeze": (), "tie": ()})
+SETTING = Setting.parse("fsdp2(world=2)")
+NAMES = [f"step 0 grad fc{i}.{kind}" for i in range(3) for kind in ("weight", "bias")]
+
+
+def differences(*wrong: str, names: list[str] = NAMES) -> tuple[Difference, ...]:
+    found = [
+        Difference(name, parse_name(name), 1.0, 0.0, 1.0, "value" if name in wrong else "")
+        for name in dict.fromkeys(["step 0 loss 0", *names, *wrong])
+    ]
+    return tuple(sorted(found, key=lambda item: item.parsed))
+
+
+def diverged(*wrong: str, pattern: str = "scaled") -> Judgement:
+    found = differences(*wrong)
+    first = next(item.parsed for item in found if item.wrong)
+    return Judgement(
+        "diverged",
+        "off by 1",
+        First(step=first.step, role=first.role, tensor=first.tensor),
+        pattern=pattern,
+        differences=found,
+    )
+
+
+def raised(
+    kind: Kind = "crashed", message: str = "shapes differ", frames: tuple[str, ...] = ("torch.a:f",)
+) -> Judgement:
+    return Judgement(kind, "RuntimeError", report=ErrorReport("RuntimeError", message, frames, at=1.0))
+
+
+@pytest.mark.parametrize(
+    ("case", "wrong", "word"),
+    [
+        (PLAIN, ["step 0 grad fc1.weight"], "weight"),
+        (PLAIN, ["step 0 grad fc1.bias"], "bias"),
+        (PLAIN, ["step 0 grad fc0.bias", "step 0 grad fc2.bias"], "bias"),
+        (PLAIN, ["step 0 grad fc1.bias", "step 0 grad fc1.weight"], "some"),
+        (PLAIN, NAMES, "all"),
+        (PLAIN, ["step 0 grad fc1.bias", "param fc1.weight"], "bias"),
+        (PLAIN, [*NAMES, "param fc1.weight"], "all"),
+        (PLAIN, ["param 0.weight"], "weight"),
+        (CASE, ["step 0 grad fc1.bias", "step 0 grad fc1.weight"], "frozen"),
+        (CASE, ["step 0 grad fc1.weight"], "frozen"),
+        (CASE, ["step 0 grad fc0.weight"], "tied"),
+        (CASE, ["step 0 grad fc0.weight", "step 0 grad fc2.weight"], "tied"),
+        (CASE, ["step 0 grad fc0.weight", "step 0 grad fc1.weight"], "weight"),
+        (PLAIN, [], ""),
+    ],
+)
+def test_what_the_wrong_tensors_have_in_common(case: Case, wrong: list[str], word: str) -> None:
+    judgement = Judgement("diverged", "", differences=differences(*wrong))
+    assert wrong_class(case, judgement) == word
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_failures_and_refusals_have_a_key(kind: Kind) -> None:
+    key = failure_key_of(CASE, SETTING, replace(raised(), kind=kind))
+    assert is_key(key) == (kind in FAILING or kind == "refused")
+    assert bool(key) == (kind in FAILING or kind == "refused")
+
+
+SAME: list[tuple[str, Judgement, Judgement]] = [
+    ("sizes in a message", raised(message="got 3 of 4"), raised(message="got 5 of 16")),
+    ("addresses", raised(message="at 0x7f12ab34cd56"), raised(message="at 0x7f99ab34cd11")),
+    (
+        "the caller's frames",
+        raised(frames=("torch.x:g", "torch.a:f", "torch.b:f", "torch.c:f")),
+        raised(frames=("torch.y:h", "torch.a:f", "torch.b:f", "torch.c:f")),
+    ),
+    (
+        "which of all gradients is the worst",
+        diverged(*NAMES),
+        replace(diverged(*NAMES), first=First(step=0, role="grad", tensor="fc2.bias")),
+    ),
+    ("how much is wrong later on", diverged(NAMES[0]), diverged(NAMES[0], "param fc2.bias", "predict")),
+]
+DIFFERENT: list[tuple[str, Judgement, Judgement]] = [
+    ("kind", raised(), raised("refused")),
+    ("message", raised(message="shapes differ"), raised(message="no such mesh")),
+    ("innermost frame", raised(frames=("torch.x:g", "torch.a:f")), raised(frames=("torch.x:g", "torch.a:h"))),
+    ("class of the tensor", diverged("step 0 grad fc1.bias"), diverged("step 0 grad fc1.weight")),
+    ("role", diverged("step 0 grad fc1.bias"), diverged("param fc1.bias")),
+    ("diagnosis", diverged(NAMES[0]), diverged(NAMES[0], pattern="zero")),
+    ("signal", Judgement("died", "", pattern="sigsegv"), Judgement("died", "", pattern="sigabrt")),
+    ("place of a hang", raised("hung", "", ("torch.a:f",)), raised("hung", "", ("torch.a:g",))),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), [row[1:] for row in SAME], ids=[row[0] for row in SAME])
+def test_one_bug_has_one_key(one: Judgement, other: Judgement) -> None:
+    assert failure_key_of(PLAIN, SETTING, one) == failure_key_of(PLAIN, SETTING, other)
+
+
+@pytest.mark.parametrize(("one", "other"), [row[1:] for row in DIFFERENT], ids=[row[0] for row in DIFFERENT])
+def test_two_bugs_have_two_keys(one: Judgement, other: Judgement) -> None:
+    assert failure_key_of(PLAIN, SETTING, one) != failure_key_of(PLAIN, SETTING, other)
+
+
+def test_the_world_size_is_no_part_of_a_key_but_the_family_is() -> None:
+    keys = [
+        failure_key_of(PLAIN, Setting.parse(text), raised()) for text in ("ddp(world=2)", "ddp(world=4)", "pp(world=2)")
+    ]
+    assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    ("judgement", "catch_all"),
+    [
+        (Judgement("hung", "rank 0 did not end within 30 s"), True),
+        (raised("hung", "", ("torch.a:f",)), False),
+        (Judgement("died", "", pattern="sigsegv"), False),
+        (raised(frames=()), False),
+        (diverged(NAMES[0], pattern="other"), False),
+    ],
+)
+def test_a_failure_of_which_nothing_is_known_has_a_catch_all_key(judgement: Judgement, catch_all: bool) -> None:
+    assert is_catch_all(failure_key_of(PLAIN, SETTING, judgement)) == catch_all
