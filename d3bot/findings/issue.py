@@ -1,17 +1,21 @@
 """The text of an issue around one finding.  Pure: the template is layout, everything is decided here."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from d3bot.findings.key import is_key
-from d3bot.findings.markdown import code, fence, link, plain, title_text, utf16_length
+from d3bot.findings.markdown import code, fence, link, plain, title_text
 from d3bot.findings.title import MAX_TITLE
 from d3bot.spec import Finding, Kind, Seed, SpecError, Verdict, dump_seed
-from d3bot.templates import environment
+from d3bot.templates import environment, render_page
 
-MAX_BODY = 60_000
-"""GitHub refuses more than 65,536 characters; the rest is room for what a tracker adds."""
+MAX_BODY = 56_000
+"""Bytes.  GitHub refuses more than 65,536 characters, of which a character has at least one byte; the rest is room for
+what a tracker adds."""
 
 MARKER_VERSION = 1
 
@@ -50,7 +54,7 @@ _ORIGIN = {
 
 @dataclass(frozen=True)
 class Issue:
-    """What a tracker gets: a title of at most 200 characters and a body of at most 60,000."""
+    """What a tracker gets: a title of at most 200 characters and a body of at most 56,000 bytes."""
 
     title: str
     body: str
@@ -70,14 +74,16 @@ def render_issue(
     output_good: str | None,
     promise: str = "",
     source: str = "",
+    templates: Path | None = None,
 ) -> Issue:
     """Return the issue of a finding; everything in it that came from a test is made harmless.
 
     `promise` is the contract's sentence that the build breaks, `source` where it is documented.  A body that would be
-    too long loses whole sections, in the order of `SECTIONS`, and says which.  SpecError if the key is not one.
+    too long loses whole sections, in the order of `SECTIONS`, and says which.  `templates` is a person's own folder.
+    SpecError if the key is not one, or if their template is wrong or does not leave sections out.
     """
     seed = Seed(finding.key, finding.case, f"Finding {finding.key}", (finding.setting,))
-    facts = {
+    facts: dict[str, Any] = {
         "marker": marker(finding.key),
         "finding": finding,
         "opening": _OPENING.get(finding.verdict.kind, ""),
@@ -95,20 +101,27 @@ def render_issue(
         "source": source,
         "environment": _environment(finding),
         "case": dump_seed(seed),
+        "compare": _compare(finding),
     }
-    template = environment("issue")
-    template.filters.update(plain=plain, code=code, fence=fence, link=link)
-    page = template.get_template("issue.md.j2")
+    page = environment("issue", own=templates)
+    page.filters.update(plain=plain, code=code, fence=fence, link=link)
     names = list(SECTIONS)
     for dropped in range(len(names) + 1):
         cut = [SECTIONS[name] for name in names[:dropped] if _present(name, facts)]
-        body = page.render(facts, keep=names[dropped:], cut=cut, output_limit=_OUTPUT, detail_limit=_DETAIL)
-        if utf16_length(body) <= MAX_BODY:
+        more = {"keep": names[dropped:], "cut": cut, "output_limit": _OUTPUT, "detail_limit": _DETAIL}
+        body = render_page(page, "issue.md.j2", facts | more)
+        if len(body.encode()) <= MAX_BODY:
             break
+    else:
+        raise SpecError(
+            f"template issue.md.j2: writes more than {MAX_BODY:,} bytes with every section left out; mend it"
+        )
+    if not body.startswith(facts["marker"]):
+        body = f"{facts['marker']}\n{body}"
     return Issue(title_text(finding.title, MAX_TITLE), body)
 
 
-def _present(name: str, facts: dict[str, object]) -> bool:
+def _present(name: str, facts: dict[str, Any]) -> bool:
     if name == "settings":
         return bool(facts["failing"] or facts["agreeing"])
     return bool(facts[name])
@@ -123,6 +136,18 @@ def _numbers(verdict: Verdict) -> str:
     error = "" if verdict.error is None else f": max \\|difference\\| {verdict.error:.3g}"
     bound = "" if verdict.bound is None else f" where at most {verdict.bound:.3g} is allowed"
     return f"The first to differ is {code(name)} {step}{error}{bound}."
+
+
+_UPSTREAM = {"torch": "https://github.com/pytorch/pytorch", "tensorflow": "https://github.com/tensorflow/tensorflow"}
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+
+
+def _compare(finding: Finding) -> str:
+    """Return where the commits between the last good and this bad build can be read; empty if they are not known."""
+    good, bad = finding.good.commit if finding.good else "", finding.build.commit
+    if not (_COMMIT.fullmatch(good) and _COMMIT.fullmatch(bad)) or good == bad:
+        return ""
+    return f"{_UPSTREAM[finding.build.framework]}/compare/{good}...{bad}"
 
 
 def _attempts(finding: Finding) -> list[tuple[str, str, str, int]]:

@@ -81,6 +81,26 @@ def is_catch_all(key: str) -> bool:
     return not key or f"-{_UNCLASSIFIED}-" in key
 
 
+_ERRORS = frozenset({"crashed", "died", "hung"})
+_COMMON = frozenset(
+    {"forward", "backward", "call", "__call__", "_call_impl", "call_impl", "wrapper", "inner", "run", "main", "step"}
+    | {"apply", "error_handler"}
+)
+"""Functions that any failure passes through: they say nothing about the bug."""
+
+
+def api_of(key: str) -> str:
+    """Return `framework-family-function` of a key whose failure is an error inside a library function; else empty.
+
+    One race shows as different errors, and now and then as a hang: what they share is where they end.
+    """
+    words = key.rsplit("-", 1)[0].split("-")
+    if len(words) < 4 or words[2] not in _ERRORS or (words[2] != "hung" and len(words) < 5):
+        return ""
+    function = words[-1]
+    return "" if function in _COMMON or function == _UNCLASSIFIED else f"{words[0]}-{words[1]}-{function}"
+
+
 def tensor_class(name: str) -> str:
     """Return what kind of tensor a name means: `0.weight` is a `weight`, `dense_1/kernel` a `kernel`."""
     last = re.split(r"[./]", name.split(" ")[0].split(":")[0])[-1]

@@ -47,6 +47,8 @@ def make_finding(harness: Harness, trial: Trial, group: Group, context: Context)
             regression = "pre-existing" if attempt.failed else "regression"
             output_good = None if attempt.failed else output
         finding = _finding(harness.build, judged, group, context, confirmation, tuple(attempts), regression)
+        if regression == "regression":
+            finding = finding.model_copy(update={"good": context.base})
         text = script.read_text()
         issue = _issue(finding, text, confirmation.output, output_good)
         body = f"# {issue.title}\n\n{issue.body}"

@@ -200,5 +200,7 @@ class Finding(Noun):
     """Settings under which the same case passed."""
     regression: Literal["regression", "pre-existing", "unknown"] = "unknown"
     first_seen: str = ""
+    good: Build | None = None
+    """The newest build on which the script is known to pass."""
 
     model_config = {**Noun.model_config, "populate_by_name": True}

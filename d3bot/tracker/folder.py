@@ -19,6 +19,8 @@ from d3bot.spec import SCHEMA, SpecError, one_line
 _FENCE = "+++\n"
 _CAP = 1024**2
 _WAIT_S = 60.0
+_ALWAYS = frozenset({"schema", "state", "ignore", "seen_runs", "history"})
+"""Written though they say nothing, as a person may want to edit them."""
 _FIELDS = frozenset(field.alias or name for name, field in Record.model_fields.items())
 
 
@@ -43,12 +45,16 @@ class FolderTracker:
             raise SpecError(f"{self.path}: cannot be used ({error.strerror}); choose another folder") from error
 
     def records(self) -> dict[str, Record]:
-        """Return every record by key; SpecError for a file that cannot be read, as it may be the one looked for."""
+        """Return every record by key and by its other keys.
+
+        SpecError for a file that cannot be read, as it may be the one looked for.
+        """
         found = {}
         for path in sorted(self.path.glob("*.md")):
             if is_key(path.stem):
                 found[path.stem] = self._read(path)
-        return found
+        aliases = {alias: record for record in found.values() for alias in record.aliases}
+        return aliases | found
 
     def create(self, record: Record, body: str) -> None:
         """Write the file of a new record; SpecError if there is one."""
@@ -57,12 +63,20 @@ class FolderTracker:
             raise SpecError(f"{path}: is there already; file again")
         write_atomic(path, f"{_FENCE}{tomli_w.dumps(_front(record))}{_FENCE}\n{body.strip()}\n")
 
-    def update(self, record: Record) -> None:
-        """Write the front matter of a record anew and keep the text below it."""
+    def update(self, record: Record, note: str = "", body: str = "") -> None:
+        """Write the front matter of a record anew and keep the text below it, unless there is a new one.
+
+        A folder has no comments: that the state changed, and why, stands in the record's history.
+        """
         path = self._file(record.key)
-        front, body = _split(path)
+        front, text = _split(path)
         own = {name: value for name, value in front.items() if name not in _FIELDS}
-        write_atomic(path, f"{_FENCE}{tomli_w.dumps(_front(record) | own)}{_FENCE}{body}")
+        text = f"\n{body.strip()}\n" if body else text
+        write_atomic(path, f"{_FENCE}{tomli_w.dumps(_front(record) | own)}{_FENCE}{text}")
+
+    def touched(self, record: Record) -> datetime | None:
+        """Return None: who saved a file last is not known, so whoever wants a record open sets it so again."""
+        return None
 
     def _file(self, key: str) -> Path:
         if not is_key(key):
@@ -87,7 +101,8 @@ class FolderTracker:
 
 
 def _front(record: Record) -> dict[str, Any]:
-    return record.model_dump(by_alias=True, exclude_none=True, exclude={"covers"} if not record.covers else None)
+    data = record.model_dump(by_alias=True, exclude_none=True)
+    return {name: value for name, value in data.items() if name in _ALWAYS or value}
 
 
 def _split(path: Path) -> tuple[dict[str, Any], str]:

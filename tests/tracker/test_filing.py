@@ -72,7 +72,8 @@ def test_filing_one_run_twice_changes_nothing(night, tracker):
 
 
 def test_two_filers_at_once_make_one_file(night, tracker):
-    folders = [night(1, finding()), night(2, finding())]
+    same = (NIGHT + DAY).isoformat()
+    folders = [night(1, finding(), started=same), night(2, finding(), started=same)]
     found = []
     threads = [threading.Thread(target=lambda each=each: found.extend(filed(each, tracker, 2))) for each in folders]
     for thread in threads:
