@@ -14,6 +14,9 @@ ifndef OUT
 OUT := runs/$(shell date -u +%Y-%m-%dT%H-%M-%SZ)
 endif
 
+# A machine may have its own package indexes or folders of wheels: these two commands take what it is set up to take.
+export D3BOT_INDEX_PIP_CONFIG ?= machine
+
 BIN := .venv/bin
 # A copy of the pyproject.toml that .venv was made from, written last.  Contents are compared, not times: a checkout
 # touches files, and an environment that is up to date must not need the network.

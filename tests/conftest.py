@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from d3bot.builds import resolve
+from d3bot.builds import Index, resolve
 from d3bot.spec import Build, Framework
 
 PINNED: dict[Framework, str] = {"torch": "torch==2.13.0", "tensorflow": "tensorflow-cpu==2.21.0"}
@@ -18,7 +18,9 @@ PINNED: dict[Framework, str] = {"torch": "torch==2.13.0", "tensorflow": "tensorf
 def _build(framework: Framework) -> Build:
     python = os.environ.get(f"D3BOT_TEST_{framework.upper()}", "")
     spec = f"python:{python}" if python else PINNED[framework]
-    return resolve(spec, log=lambda line: print(line, file=sys.stderr), framework=framework)
+    # The tests of a machine take their libraries from where that machine is set up to take them.
+    index = Index(pip_config="machine")
+    return resolve(spec, log=lambda line: print(line, file=sys.stderr), framework=framework, index=index)
 
 
 @pytest.fixture(scope="session")

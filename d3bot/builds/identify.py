@@ -5,13 +5,14 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ValidationError
 
 from d3bot.builds import probe
-from d3bot.builds.errors import NoDataError
+from d3bot.builds.errors import NoDataError, UnavailableError
 from d3bot.builds.patch import PACKAGES
 from d3bot.builds.spec import Exact, Request, same_version
 from d3bot.spec import Build, Framework, SpecError, one_line
@@ -20,6 +21,8 @@ SECONDS = 180
 """A cold import from a slow disk takes a minute; a probe that takes longer hangs."""
 MAX_BYTES = 256 * 1024
 
+_DECISIVE = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "NVIDIA_VISIBLE_DEVICES")
+"""Variables of this machine that reach a trial and may change what it computes: part of the environment class."""
 _PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
@@ -29,6 +32,7 @@ class _Library(BaseModel):
     version: str
     commit: str
     cuda: str
+    nccl: str = ""
     device: str
     files: dict[str, str]
     packages: dict[str, str]
@@ -53,18 +57,22 @@ def identify(
     source: str = "",
     wheel_hash: str = "",
     cache: Path | None = None,
+    version: str = "",
+    provenance: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> Build:
     """Return the Build that `python` imports, after checking that it is the one asked for.
 
     `framework` says which library is meant where the request does not (`python:`).  `cache` is a file that keeps the
-    answer; give it only for an environment that nobody else changes.  SpecError if the interpreter or the overlay holds
-    something else than asked for; NoDataError if the library cannot be imported.
+    answer; give it only for an environment that nobody else changes.  `version` is the exact one that must be inside,
+    `provenance` and `notes` become the Build's.  SpecError if the interpreter or the overlay holds something else than
+    asked for; NoDataError if the library cannot be imported; UnavailableError `wrong-version` if it is another one.
     """
     python = Path(os.path.abspath(python.expanduser()))
     if not os.access(python, os.X_OK) or python.is_dir():
         raise SpecError(f"build {request.text!r}: {python} is not a program; give the interpreter of an environment")
     if isinstance(request, Exact):
-        framework = request.framework
+        framework, version = request.framework, request.version
     if overlay is not None:
         overlay = Path(os.path.abspath(overlay.expanduser()))
         framework = framework or _framework_of(overlay, request)
@@ -73,16 +81,19 @@ def identify(
         facts = _probe(python, overlay, framework, request)
         if cache and overlay is None and facts.library:
             _keep(facts, python, cache)
-    library = _checked(facts, framework, overlay, request, python)
+    library = _checked(facts, framework, overlay, request, python, version)
     environment = {"python": facts.python} | {key: facts.host.get(key, "") for key in ("os", "machine", "cpu")}
     if library.device:
         # Only a library that can use the GPU is of another environment class for having one.
         environment |= {"device": library.device, "driver": facts.host.get("driver", ""), "cuda": library.cuda}
+        environment["nccl"] = library.nccl
+    if variables := " ".join(f"{name}={os.environ[name]}" for name in _DECISIVE if os.environ.get(name)):
+        environment["variables"] = variables[:500]
     return Build(
         spec=request.text,
         framework=library.framework,
         name=library.name,
-        version=library.version,
+        version=_normal(library.version),
         commit=library.commit,
         source=source or ("overlay:" if overlay else "python:") + str(overlay or python),
         wheel_hash=content_hash(overlay) if overlay else wheel_hash,
@@ -90,6 +101,17 @@ def identify(
         overlay=str(overlay or ""),
         packages=library.packages,
         environment={key: value for key, value in environment.items() if value},
+        provenance=dict(provenance or {}),
+        notes=tuple(notes),
+    )
+
+
+def environment_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Return one line for each part of the environment class that differs: `driver: 570.1 -> 580.2`; empty if equal."""
+    return tuple(
+        f"{name}: {before.get(name) or 'none'} -> {after.get(name) or 'none'}"
+        for name in sorted({*before, *after})
+        if before.get(name, "") != after.get(name, "")
     )
 
 
@@ -111,6 +133,14 @@ def content_hash(overlay: Path) -> str:
                 elif path.is_file():
                     digest.update(f"{path.stat().st_size} {path.stat().st_mtime_ns}".encode())
     return f"overlay-sha256:{digest.hexdigest()}"
+
+
+def _normal(version: str) -> str:
+    """Return a version as indexes write it: TensorFlow calls its own nightlies 2.23.0-dev20261026."""
+    try:
+        return str(Version(version))
+    except InvalidVersion:
+        return version
 
 
 def _framework_of(overlay: Path, request: Request) -> Framework:
@@ -165,7 +195,7 @@ def _probe(python: Path, overlay: Path | None, framework: Framework | None, requ
 
 
 def _checked(
-    facts: _Facts, framework: Framework | None, overlay: Path | None, request: Request, python: Path
+    facts: _Facts, framework: Framework | None, overlay: Path | None, request: Request, python: Path, version: str
 ) -> _Library:
     """Return the library after every check that makes it the one asked for."""
     what = f"build {request.text!r}"
@@ -179,8 +209,11 @@ def _checked(
         if framework is not None:
             raise SpecError(f"{what}: is another library: {python} holds {held}, not {framework}")
         raise SpecError(f"{what}: {python} holds {held}; give the interpreter of an environment with one of them")
-    if isinstance(request, Exact) and not same_version(request.version, library.version):
-        raise NoDataError(f"{what}: {python} imports {library.version} instead; remove that environment and try again")
+    if version and not same_version(version, library.version):
+        raise UnavailableError(
+            "wrong-version",
+            f"{what}: {python} imports {library.version} instead of {version}; remove that environment and try again",
+        )
     if overlay is not None:
         _check_overlay(library, overlay, what)
     return library

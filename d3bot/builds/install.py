@@ -11,18 +11,25 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from platformdirs import user_cache_path
 
 from d3bot.builds.errors import NoDataError
+from d3bot.builds.fetch import fetch
+from d3bot.builds.index import Index, Listed
 from d3bot.builds.spec import Exact
+from d3bot.builds.store import hold, share
+from d3bot.spec import Framework
 
 Log = Callable[[str], None]
+Find = Callable[[], Sequence[Listed]]
 
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's own index of CPU builds; their local version +cpu wins over the much larger default build for Linux."""
@@ -48,17 +55,26 @@ _DECISIVE = re.compile(
 class Recipe:
     """What an environment is made of.  Equal recipes share one environment."""
 
-    request: Exact
+    text: str
+    """The build spec, for messages."""
+    name: str
+    version: str
+    framework: Framework
     requirements: tuple[str, ...]
-    extra_index: str
-    """Searched beside the machine's own package indexes, or empty."""
+    extra_index: str = ""
+    """Searched beside the general index, or empty."""
+    wheels: tuple[Listed, ...] = ()
+    """Wheels that an index has been asked for, the library first; downloaded, checked and installed as files."""
 
     @property
     def folder(self) -> str:
         """Name of the environment's folder: readable, and different for every recipe and Python."""
         python = f"cp{sys.version_info.major}{sys.version_info.minor}"
-        facts = json.dumps([self.requirements, self.extra_index, python, sys.base_prefix])
-        return f"{self.request.name}-{self.request.version}-{python}-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
+        parts: list[object] = [self.requirements, self.extra_index, python, sys.base_prefix]
+        if self.wheels:
+            parts.append([wheel.sha256 for wheel in self.wheels])
+        facts = json.dumps(parts)
+        return f"{self.name}-{self.version}-{python}-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -70,6 +86,8 @@ class Installed:
     """Host or file that the library's wheel came from, as far as the installer said."""
     wheel_hash: str
     """`sha256:...` of the library's wheel, or empty."""
+    pip_config: str = "isolated"
+    """Whether the machine's pip configuration took part when it was made."""
 
     @property
     def home(self) -> Path:
@@ -84,35 +102,42 @@ def default_cache(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def recipe(request: Exact) -> Recipe:
-    """Return what to install for a request: the library exactly, its pinned companions, and where else to look."""
-    companions = _PINS.get((request.name, Version(request.version).public), ("numpy",))
+    """Return what to install for a request: the library exactly, its companions, and where else to look."""
+    named = {item.name for item in request.companions}
+    pins = _PINS.get((request.name, Version(request.version).public), ("numpy",))
+    companions = (
+        *(pin for pin in pins if pin.partition("==")[0] not in named),
+        *(str(item) for item in request.companions),
+    )
     extra = TORCH_CPU_INDEX if request.name == "torch" and sys.platform == "linux" else ""
-    return Recipe(request, (f"{request.name}=={request.version}", *companions), extra)
+    requirements = (f"{request.name}=={request.version}", *companions)
+    return Recipe(request.text, request.name, request.version, request.framework, requirements, extra)
 
 
-def install(request: Exact, cache: Path, log: Log) -> Installed:
-    """Return the environment for a request under `cache`/envs, made now if it is not there.
+def install(plan: Recipe, cache: Path, log: Log, index: Index, find: Find = lambda: ()) -> Installed:
+    """Return the environment of a recipe under `cache`/envs, made now if it is not there, and held by this process.
 
-    Safe to call from many processes at once; one makes it and the others wait.  NoDataError says on one line what
-    stopped it and names the log.
+    `find` asks an index for the library's wheel; it is called only if the environment is not there and the machine's
+    pip configuration is not to be used.  Safe to call from many processes at once; one makes it and the others wait.
+    NoDataError says on one line what stopped it and names the log.
     """
-    plan = recipe(request)
     home = cache / "envs" / plan.folder
-    if ready := _ready(home):
-        return ready
     lock = FileLock(home.with_name(home.name + ".lock"))
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
+        hold(home)
+        if ready := _ready(home):
+            return ready
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            log(f"{request.text}: waiting for another run that installs it")
+            log(f"{plan.text}: waiting for another run that installs it")
             lock.acquire()
-        return _ready(home) or _make(plan, home, log)
+        return _ready(home) or _make(plan, home, cache, log, index, find)
     except OSError as error:
         where = error.filename or home.parent
         raise NoDataError(
-            f"{request.text}: {where}: {error.strerror}; free space, or set D3BOT_CACHE to a folder that can be written"
+            f"{plan.text}: {where}: {error.strerror}; free space, or set D3BOT_CACHE to a folder that can be written"
         ) from error
     finally:
         lock.release()
@@ -133,48 +158,64 @@ def _ready(home: Path) -> Installed | None:
     """Return the environment if its marker, written last, is there and the Python it was made from still exists."""
     try:
         marker = json.loads((home / "ready.json").read_text())
-        found = Installed(home / "bin" / "python", str(marker["source"]), str(marker["wheel_hash"]))
+        config = str(marker.get("pip_config", "machine"))  # it always did before this was written down
+        found = Installed(home / "bin" / "python", str(marker["source"]), str(marker["wheel_hash"]), config)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found if found.python.exists() else None
 
 
-def _make(plan: Recipe, home: Path, log: Log) -> Installed:
-    request = plan.request
-    needed, free = NEEDED_GIB[request.framework], shutil.disk_usage(home.parent).free / 2**30
+def _make(plan: Recipe, home: Path, cache: Path, log: Log, index: Index, find: Find) -> Installed:
+    needed, free = NEEDED_GIB[plan.framework], shutil.disk_usage(home.parent).free / 2**30
     if free < needed:
         raise NoDataError(
-            f"{request.text}: {home.parent} has {free:.1f} GiB free and needs about {needed}; "
+            f"{plan.text}: {home.parent} has {free:.1f} GiB free and needs about {needed}; "
             "free some space, or set D3BOT_CACHE to a folder on a larger disk"
         )
-    log(f"{request.text}: installing into {home} (once; later runs use it again)")
-    if plan.extra_index and not reachable(plan.extra_index):
-        log(f"{request.text}: {plan.extra_index} does not answer; using the package indexes configured here")
-        plan = Recipe(request, plan.requirements, "")
-        # uv reads neither pip's configuration nor its local folders of wheels, which are all that is left.
-        installers = [_with_pip]
-    else:
-        installers = [_with_uv, _with_pip] if shutil.which("uv") else [_with_pip]
+    machine = index.pip_config == "machine"
+    wheels = plan.wheels or (() if machine else tuple(find()))
+    files = [fetch(wheel, cache, log) for wheel in wheels]
+    log(f"{plan.text}: installing into {home} (once; later runs use it again)")
+    extra = plan.extra_index
+    if extra and not reachable(extra):
+        told = "using the package indexes configured here" if machine else "going on without it"
+        log(f"{plan.text}: {extra} does not answer; {told}")
+        extra = ""
+    given = {wheel.name: str(file) for wheel, file in zip(wheels, files, strict=True)}
+    wanted = [*given.values(), *(item for item in plan.requirements if _name(item) not in given)]
+    sources = Sources("" if machine else index.url, extra)
+    # uv reads neither pip's configuration nor its local folders of wheels.
+    installers = [_with_uv, _with_pip] if shutil.which("uv") and not machine else [_with_pip]
     logfile = home.with_name(home.name + ".log")
     logfile.unlink(missing_ok=True)
     for installer in installers:
         shutil.rmtree(home, ignore_errors=True)
-        done = installer(plan, home, logfile)
-        if done:
+        if installer(wanted, home, logfile, sources):
             break
     else:
         shutil.rmtree(home, ignore_errors=True)
-        raise NoDataError(f"{request.text}: could not be installed: {decisive_line(logfile)}; the log is {logfile}")
+        raise NoDataError(f"{plan.text}: could not be installed: {decisive_line(logfile)}; the log is {logfile}")
+    source, digest = _origin(home / "pip-report.json", plan.name)
+    if wheels:
+        source, digest = wheels[0].host or wheels[0].url, f"sha256:{wheels[0].sha256}"
+    done = Installed(home / "bin" / "python", source, digest, index.pip_config)
+    share(home, cache)
     marker = {
-        "spec": request.text,
+        "spec": plan.text,
+        "name": plan.name,
         "requirements": plan.requirements,
         "source": done.source,
         "wheel_hash": done.wheel_hash,
+        "pip_config": index.pip_config,
     }
     temporary = home / "ready.json.new"
     temporary.write_text(json.dumps(marker))
     os.replace(temporary, home / "ready.json")
     return done
+
+
+def _name(requirement: str) -> str:
+    return str(canonicalize_name(re.split(r"[=<>!~ ]", requirement, maxsplit=1)[0]))
 
 
 def reachable(index: str) -> bool:
@@ -203,25 +244,50 @@ def decisive_line(logfile: Path) -> str:
     return (errors or lines or ["the installer printed nothing"])[-1][:300]
 
 
-def _with_uv(plan: Recipe, home: Path, logfile: Path) -> Installed | None:
-    extra = ["--extra-index-url", plan.extra_index, "--index-strategy", "unsafe-best-match"] if plan.extra_index else []
-    python = home / "bin" / "python"
-    made = _run(["uv", "venv", "--no-project", "--python", sys.executable, str(home)], logfile)
-    if made and _run(["uv", "pip", "install", "--python", str(python), *extra, *plan.requirements], logfile):
-        return Installed(python, "package index", "")
-    return None
+@dataclass(frozen=True)
+class Sources:
+    """Where an installer looks.  `index` empty means: as this machine's pip is configured."""
+
+    index: str
+    extra: str
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Return the installer's environment: isolated from configuration files and variables unless told."""
+        dropped = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+        if not self.index:
+            return {key: value for key, value in os.environ.items() if key not in dropped}
+        # How to reach the network is the machine's business; what is found there is not.
+        kept = {"PIP_CERT", "PIP_CLIENT_CERT", "PIP_PROXY", "PIP_DEFAULT_TIMEOUT", "UV_CACHE_DIR", "UV_NATIVE_TLS"}
+        environ = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in dropped and (key in kept or not key.startswith(("PIP_", "UV_")))
+        }
+        return environ | {"PIP_CONFIG_FILE": os.devnull, "UV_NO_CONFIG": "1"}
+
+    @property
+    def options(self) -> list[str]:
+        """Return the options that name the indexes, understood by pip and uv."""
+        index = ["--index-url", self.index] if self.index else []
+        return [*index, *(["--extra-index-url", self.extra] if self.extra else [])]
 
 
-def _with_pip(plan: Recipe, home: Path, logfile: Path) -> Installed | None:
-    extra = ["--extra-index-url", plan.extra_index] if plan.extra_index else []
-    python = home / "bin" / "python"
-    report = home / "pip-report.json"
-    pip = [str(python), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--report", str(report)]
-    if not _run([sys.executable, "-m", "venv", str(home)], logfile):
-        return None
-    if not _run([*pip, *_PIP_LIMITS, *extra, *plan.requirements], logfile):
-        return None
-    return Installed(python, *_origin(report, plan.request.name))
+def _with_uv(wanted: Sequence[str], home: Path, logfile: Path, sources: Sources) -> bool:
+    python = str(home / "bin" / "python")
+    made = ["uv", "venv", "--no-project", "--python", sys.executable, str(home)]
+    install = ["uv", "pip", "install", "--python", python, *sources.options, "--index-strategy", "unsafe-best-match"]
+    return _run(made, logfile, sources) and _run([*install, *wanted], logfile, sources)
+
+
+def _with_pip(wanted: Sequence[str], home: Path, logfile: Path, sources: Sources) -> bool:
+    python = str(home / "bin" / "python")
+    own = find_spec("pip") is not None  # one pip serves all environments, and each saves the time to unpack its own
+    made = [sys.executable, "-m", "venv", *(["--without-pip"] if own else []), str(home)]
+    pip = [sys.executable, "-m", "pip", "--python", python] if own else [python, "-m", "pip"]
+    report = ["--report", str(home / "pip-report.json")]
+    install = [*pip, "install", "--no-input", "--disable-pip-version-check", *report, *_PIP_LIMITS, *sources.options]
+    return _run(made, logfile, sources) and _run([*install, *wanted], logfile, sources)
 
 
 def _origin(report: Path, name: str) -> tuple[str, str]:
@@ -238,16 +304,15 @@ def _origin(report: Path, name: str) -> tuple[str, str]:
     return "package index", ""
 
 
-def _run(command: list[str], logfile: Path) -> bool:
+def _run(command: list[str], logfile: Path, sources: Sources) -> bool:
     """Run one installer command, its output appended to the log; return whether it succeeded."""
-    environ = {
-        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    }
     with logfile.open("ab") as out:
         out.write(f"$ {' '.join(command)}\n".encode())
         out.flush()
         try:
-            done = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+            done = subprocess.run(
+                command, env=sources.environ, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+            )
         except OSError as error:
             out.write(f"error: {command[0]}: {error.strerror}\n".encode())
             return False

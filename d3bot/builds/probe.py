@@ -61,6 +61,8 @@ def library(framework: str) -> dict[str, object]:
         cuda = str(module.version.cuda or "")
         device = module.cuda.get_device_name(0) if cuda and module.cuda.is_available() else ""
         count = module.cuda.device_count() if device else 0
+        nccl = module.cuda.nccl.version() if device and module.distributed.is_nccl_available() else ()
+        facts["nccl"] = ".".join(map(str, nccl))
     else:
         commit = str(module.version.GIT_VERSION)
         facts["commit"] = "" if commit == "unknown" else commit
@@ -73,7 +75,8 @@ def library(framework: str) -> dict[str, object]:
     facts["cuda"] = cuda
     facts["device"] = f"{count} x {device}" if device else ""
     facts["files"] = files
-    facts["packages"] = {name: _version(name) for name in ("numpy", "keras") if _version(name)}
+    packages = {"numpy": _version("numpy"), "keras": _version("keras") or _version("keras-nightly")}
+    facts["packages"] = {name: version for name, version in packages.items() if version}
     return facts
 
 

@@ -30,16 +30,22 @@ class Build(Noun):
     packages: dict[str, str] = {}
     """Versions of what matters beside it: keras, numpy."""
     environment: dict[str, str] = {}
-    """Environment class: python, os, machine, cpu, device, driver, cuda."""
+    """Environment class: python, os, machine, cpu, device, driver, cuda, nccl, variables."""
+    provenance: dict[str, Text] = {}
+    """How it came to be this one: index, night, number of wheels of that night, companions, pip configuration."""
+    notes: tuple[Text, ...] = ()
+    """What a reader must know of it: nights passed over, no new night for days, older code than the night before."""
 
     @property
     def id(self) -> str:
         """Hash of what decides a number: library, version, commit, overlay, companions, environment class."""
-        facts = self.model_dump(mode="json", exclude={"spec", "python", "source"})
+        facts = self.model_dump(mode="json", exclude={"spec", "python", "source", "provenance", "notes"})
         return "b" + short_hash(canonical_json(facts))
 
     @property
     def label(self) -> str:
         """The build on one line for people."""
-        commit = f" ({self.commit[:10]})" if self.commit else ""
-        return f"{self.name} {self.version}{commit}" + (" + overlay" if self.overlay else "")
+        commit = f" ({self.commit.rpartition('-g')[2][:10]})" if self.commit else ""
+        companions = self.provenance.get("with", "")
+        more = f" with {companions}" if companions else " + overlay" if self.overlay else ""
+        return f"{self.name} {self.version}{commit}{more}"

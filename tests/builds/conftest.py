@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from stand_in import TORCH, Environment
+from toy_index import ToyIndex, serve
 
 
 @pytest.fixture
@@ -39,3 +41,12 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for path, text in contents.items():
                 wheel.writestr(path, text)
     return folder
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[ToyIndex]:
+    """An empty package index on loopback."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    with serve(folder) as served:
+        yield served

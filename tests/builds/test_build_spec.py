@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d3bot.builds.spec import Exact, Interpreter, parse, same_version
+from d3bot.builds.spec import Companion, Exact, Interpreter, Nightly, Range, Request, Wheel, parse, same_version
 from d3bot.spec import SpecError
+
+TF = (Companion("keras-nightly"),)
 
 
 @pytest.mark.parametrize(
@@ -15,17 +17,66 @@ from d3bot.spec import SpecError
         (" torch == 2.13.0 ", Exact("torch == 2.13.0", "torch", "2.13.0")),
         ("torch==2.13.0+cpu", Exact("torch==2.13.0+cpu", "torch", "2.13.0+cpu")),
         ("torch==2.14.0rc1", Exact("torch==2.14.0rc1", "torch", "2.14.0rc1")),
-        ("tensorflow==2.21.0", Exact("tensorflow==2.21.0", "tensorflow", "2.21.0")),
         ("TensorFlow_CPU==2.21.0", Exact("TensorFlow_CPU==2.21.0", "tensorflow-cpu", "2.21.0")),
+        (
+            "tensorflow-cpu==2.21.0 with keras==3.8.0",
+            Exact(
+                "tensorflow-cpu==2.21.0 with keras==3.8.0", "tensorflow-cpu", "2.21.0", (Companion("keras", "3.8.0"),)
+            ),
+        ),
+        ("torch>=2.9,<3", Range("torch>=2.9,<3", "torch", "<3,>=2.9")),
+        ("torch==2.13.*", Range("torch==2.13.*", "torch", "==2.13.*")),
+        ("tensorflow-cpu~=2.20", Range("tensorflow-cpu~=2.20", "tensorflow-cpu", "~=2.20")),
+        ("torch@nightly", Nightly("torch@nightly", "torch")),
+        ("torch@nightly/cu130", Nightly("torch@nightly/cu130", "torch", platform="cu130")),
+        ("torch@2026-10-19/rocm7.0", Nightly("torch@2026-10-19/rocm7.0", "torch", "20261019", platform="rocm7.0")),
+        (
+            "torch@nightly with torchrec fbgemm-gpu",
+            Nightly(
+                "torch@nightly with torchrec fbgemm-gpu",
+                "torch",
+                companions=(Companion("torchrec"), Companion("fbgemm-gpu")),
+            ),
+        ),
+        (
+            "torch==2.15.0.dev20261019+cpu",
+            Nightly("torch==2.15.0.dev20261019+cpu", "torch", version="2.15.0.dev20261019+cpu"),
+        ),
+        ("tf-nightly", Nightly("tf-nightly", "tf-nightly", companions=TF)),
+        ("tensorflow@nightly", Nightly("tensorflow@nightly", "tf-nightly", companions=TF)),
+        ("tf-nightly@2026-10-26", Nightly("tf-nightly@2026-10-26", "tf-nightly", "20261026", companions=TF)),
+        (
+            "tf-nightly==2.23.0.dev20261019",
+            Nightly("tf-nightly==2.23.0.dev20261019", "tf-nightly", version="2.23.0.dev20261019", companions=TF),
+        ),
+        (
+            "tf-nightly with keras-nightly==3.16.0.dev2026101904",
+            Nightly(
+                "tf-nightly with keras-nightly==3.16.0.dev2026101904",
+                "tf-nightly",
+                companions=(Companion("keras-nightly", "3.16.0.dev2026101904"),),
+            ),
+        ),
+        ("dist/torch-2.13.0-py3-none-any.whl", Wheel(*["dist/torch-2.13.0-py3-none-any.whl"] * 2)),
+        (
+            "https://example.org/torch-2.13.0-py3-none-any.whl#sha256=ab",
+            Wheel(*["https://example.org/torch-2.13.0-py3-none-any.whl#sha256=ab"] * 2),
+        ),
         ("python:/e/bin/python", Interpreter("python:/e/bin/python", "/e/bin/python")),
         ("python:../e/bin/python3.12", Interpreter("python:../e/bin/python3.12", "../e/bin/python3.12")),
+        (
+            "python:/e/bin/python with keras==3.7.0",
+            Interpreter(
+                "python:/e/bin/python with keras==3.7.0", "/e/bin/python", companions=(Companion("keras", "3.7.0"),)
+            ),
+        ),
         (
             "overlay:/fork+cuda+python:/e/bin/python",
             Interpreter("overlay:/fork+cuda+python:/e/bin/python", "/e/bin/python", "/fork+cuda"),
         ),
     ],
 )
-def test_form(text: str, request_: Exact | Interpreter) -> None:
+def test_form(text: str, request_: Request) -> None:
     assert parse(text) == request_
 
 
@@ -34,21 +85,28 @@ def test_form(text: str, request_: Exact | Interpreter) -> None:
     [
         ("", "not a build"),
         ("torch", "not NAME==VERSION"),
-        ("torch>=2.13.0", "not NAME==VERSION"),
-        ("torch==2.13.*", "'2.13.*' is not one exact version"),
         ("torch==newest", "'newest' is not one exact version"),
-        ("jax==0.10.2", "tensorflow, tensorflow-cpu, torch"),
+        ("torch>=newest", "not a range"),
+        ("jax==0.10.2", "tensorflow, tensorflow-cpu, tf-nightly, tf-nightly-cpu, torch"),
         ("torch==2.13.0\nnumpy", "not a build"),
+        ("torch==2.13.0 with", "not one exact version"),
+        ("torch==2.13.0 with numpy", "needs a version"),
+        ("torch==2.13.0 with numpy>=2", "not 'numpy>=2'"),
+        ("torch==2.13.0 with numpy==2 numpy==3", "each once"),
+        ("torch@2026-13-01", "is no day"),
+        ("keras@nightly", "nightlies are known of torch and tf-nightly"),
+        ("tf-nightly/cu130", "not NAME==VERSION"),
+        ("tf-nightly@nightly/cu130", "only torch"),
+        ("tf-nightly==2.23.0", "ends with .dev"),
+        ("tf-nightly>=2.23", "tf-nightly@2026-10-19"),
+        ("tensorflow-cpu==2.23.0.dev20261019", "nightlies are known of"),
+        ("ftp://example.org/torch-2.13.0-py3-none-any.whl", "not from ftp:"),
+        ("https://example.org/torch", "does not end with .whl"),
         ("python:", "python: names an interpreter"),
         ("python:/an/environment", "python: names an interpreter"),
         ("overlay:/fork", "overlay:DIR+python:"),
         ("overlay:+python:/e/bin/python", "overlay:DIR+python:"),
-        ("torch@nightly", "not supported yet"),
-        ("tf-nightly", "not supported yet"),
-        ("tf-nightly==2.23.0.dev20261019", "not supported yet"),
-        ("torch==2.15.0.dev20261019", "not supported yet"),
-        ("dist/torch-2.13.0-cp311-cp311-linux_x86_64.whl", "not supported yet"),
-        ("https://example.org/torch-2.13.0-cp311-cp311-linux_x86_64.whl", "not supported yet"),
+        ("overlay:/fork+python:/e/bin/python with keras==3.7.0", "takes no companions"),
     ],
 )
 def test_refused_on_one_line(text: str, words: str) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from d3bot.builds import NoDataError, default_cache
+from d3bot.builds import Index, NoDataError, default_cache
 from d3bot.builds import install as module
 from d3bot.builds.install import Installed, decisive_line, environments_made, install, reachable, recipe
 from d3bot.builds.spec import Exact, parse
@@ -30,7 +29,7 @@ class Offline:
         self.said: list[str] = []
 
     def install(self, spec: str = "torch==9.9.9") -> Installed:
-        return install(exact(spec), self.cache, self.said.append)
+        return install(recipe(exact(spec)), self.cache, self.said.append, Index(pip_config="machine"))
 
 
 @pytest.fixture
@@ -50,6 +49,7 @@ def test_made_once_from_what_pip_offers_then_found_without_it(
 ) -> None:
     made = offline.install()
     assert "does not answer" in offline.said[1]
+    assert made.pip_config == "machine"
     assert made.source == "torch-9.9.9+cpu-py3-none-any.whl"
     assert made.wheel_hash.startswith("sha256:")
     seen = subprocess.run([made.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
@@ -85,9 +85,11 @@ CALL = """
 import sys
 from pathlib import Path
 from d3bot.builds import install as module
+from d3bot.builds import Index
 from d3bot.builds.spec import parse
 module.reachable = lambda index: False
-print(module.install(parse("torch==9.9.9"), Path(sys.argv[1]), lambda line: print(line)).python)
+plan = module.recipe(parse("torch==9.9.9"))
+print(module.install(plan, Path(sys.argv[1]), lambda line: print(line), Index(pip_config="machine")).python)
 """
 
 
@@ -132,19 +134,6 @@ def test_a_cache_that_cannot_be_written(offline: Offline) -> None:
     offline.cache.write_text("a file")
     with pytest.raises(NoDataError, match="set D3BOT_CACHE to a folder that can be written"):
         offline.install()
-
-
-def test_uv_that_fails_leaves_it_to_pip(offline: Offline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uv = tmp_path / "uv"
-    uv.write_text("#!/bin/sh\necho error: no network >&2\nexit 1\n")
-    uv.chmod(uv.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(shutil, "which", lambda name: str(uv))
-    monkeypatch.setattr(module, "reachable", lambda index: True)
-    made = offline.install()
-    assert made.wheel_hash
-    (log,) = offline.cache.glob("envs/*.log")
-    assert "error: no network" in log.read_text()
 
 
 @pytest.mark.parametrize(
