@@ -9,12 +9,16 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from d3bot.builds.index import PREFIX as INDEX_PREFIX
+from d3bot.builds.index import Index
 from d3bot.builds.install import default_cache
 from d3bot.builds.spec import parse
 from d3bot.spec import SpecError, read_toml
 from d3bot.spec.base import Noun
 
 FILE = "d3bot.toml"
+PREVIOUS = "previous"
+"""As a base: the build of the previous run, whose environment is kept."""
 PREFIX = "D3BOT_"
 NOT_CONFIG = "D3BOT_TEST_"
 """Variables of this form are for the project's own tests."""
@@ -80,18 +84,40 @@ class Config(Noun):
     """How often a failure must be seen again in fresh processes before it counts."""
     tracker: Path | None = None
     """Folder tracker: where findings become Markdown files with a lifecycle."""
+    index: Index = Index()
+    """Package indexes: the table [index], or variables such as D3BOT_INDEX_URL."""
+    stale_days: int = Field(default=7, ge=1, le=3650)
+    """A newest nightly older than this raises the staleness alarm."""
+    cache_gib: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Environments kept are pruned to this size, the longest unused first; the last two of each library stay."""
+    cache_days: float = Field(default=45.0, gt=0, allow_inf_nan=False)
+    """Environments not used for this long are pruned."""
+    bisect_minutes: float = Field(default=20.0, ge=0, le=24 * 60, allow_inf_nan=False)
+    """Time that a run may take to bisect its new findings before they are filed; 0 bisects none."""
 
     @field_validator("builds", "base")
     @classmethod
     def _builds(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
         specs = (value,) if isinstance(value, str) else value
         for spec in filter(None, specs):
-            parse(spec)
+            if value != PREVIOUS:
+                parse(spec)
         if len(set(specs)) != len(specs):
             raise ValueError("one build is given twice")
         return value
 
-    @field_validator("fresh", "minutes", "workers", "seed", "confirmations", mode="before")
+    @field_validator(
+        "fresh",
+        "minutes",
+        "workers",
+        "seed",
+        "confirmations",
+        "stale_days",
+        "cache_gib",
+        "cache_days",
+        "bisect_minutes",
+        mode="before",
+    )
     @classmethod
     def _number(cls, value: Any) -> Any:
         if isinstance(value, bool):  # Python counts true as 1
@@ -132,6 +158,11 @@ def load_config(
             values[key], origin[key] = value, f"{path}: {key}"
     for name, text in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(PREFIX) and not name.startswith(NOT_CONFIG) and text.strip():
+            if name.startswith(INDEX_PREFIX):
+                table = values.get("index", {})
+                own = {name.removeprefix(INDEX_PREFIX).lower(): text.strip()}
+                values["index"], origin["index"] = (table | own if isinstance(table, dict) else own), name
+                continue
             key = name.removeprefix(PREFIX).lower()
             values[key], origin[key] = _from_text(key, text), name
     for key, value in (cli or {}).items():
@@ -147,6 +178,8 @@ def load_config(
     except ValidationError as error:
         first = error.errors()[0]
         where = origin.get(str(first["loc"][0]), "configuration") if first["loc"] else "configuration"
+        if first["loc"][:1] == ("index",) and not where.startswith(PREFIX):
+            where += "".join(f".{part}" for part in first["loc"][1:])
         raise SpecError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
 
 

@@ -98,7 +98,9 @@ def test_seeds_none_is_written_as_a_word() -> None:
         ({"confirmations": 0}, "--confirmations: Input should be greater than or equal to 1"),
         ({"builds": ["torch"]}, "--builds: build 'torch': not NAME==VERSION"),
         ({"builds": ["torch==2.13.0", "torch==2.13.0"]}, "--builds: one build is given twice"),
-        ({"base": "torch@nightly"}, "--base: build 'torch@nightly': nightlies are not supported yet"),
+        ({"base": "torch@yesterday"}, "--base: build 'torch@yesterday': not NAME==VERSION"),
+        ({"builds": ["previous"]}, "--builds: build 'previous': not NAME==VERSION"),
+        ({"bisect_minutes": -1}, "--bisect_minutes: Input should be greater than or equal to 0"),
         ({"minute": 5}, "--minute: there is no such setting; did you mean minutes?"),
         ({"zzz": 5}, "--zzz: there is no such setting; known are builds, base, seeds"),
     ],
@@ -116,6 +118,9 @@ def test_a_wrong_value_is_named_with_its_option(cli: dict[str, Any], words: str)
         ('shard = "5/4"', "d3bot.toml: shard: there is no shard 5/4"),
         ("frsh = 3", "d3bot.toml: frsh: there is no such setting; did you mean fresh?"),
         ("fresh = ", "d3bot.toml: not valid TOML"),
+        ('[index]\nurl = "pypi"', "d3bot.toml: index.url: String should match pattern"),
+        ('[index]\npip_config = "mine"', "d3bot.toml: index.pip_config: Input should be 'isolated' or 'machine'"),
+        ('[index]\nurl = "https://me@example.org/simple"', "d3bot.toml: index.url: an index address must not hold"),
         ("[run]\nfresh = 3", "d3bot.toml: run: there is no such setting"),
     ],
 )
@@ -132,6 +137,18 @@ def test_a_wrong_variable_is_named() -> None:
     with pytest.raises(SpecError, match=r"^D3BOT_WORKER: there is no such setting; did you mean workers"):
         load_config(environ={"D3BOT_WORKER": "2"})
     load_config(environ={"D3BOT_TEST_TORCH": "/e/bin/python", "PATH": "/bin"})
+
+
+def test_the_index_comes_from_the_file_and_single_variables_win(folder: Path) -> None:
+    (folder / "d3bot.toml").write_text('[index]\nurl = "https://example.org/simple/"\nplatform = "cu130"\n')
+    index = load_config(environ={"D3BOT_INDEX_PLATFORM": "cpu", "D3BOT_INDEX_PIP_CONFIG": "machine"}).index
+    assert (index.url, index.platform, index.pip_config) == ("https://example.org/simple/", "cpu", "machine")
+    with pytest.raises(SpecError, match=r"^D3BOT_INDEX_PLATFORM: String should match"):
+        load_config(environ={"D3BOT_INDEX_PLATFORM": "cu 130"})
+
+
+def test_the_base_may_be_the_build_of_the_previous_run() -> None:
+    assert load_config(environ={"D3BOT_BASE": "previous"}).base == "previous"
 
 
 def test_a_file_that_is_named_must_exist(folder: Path) -> None:
