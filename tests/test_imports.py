@@ -26,7 +26,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
         ("spec/base.py", "import d3bot.templates", "Imports point one way"),
         ("rooms.py", "", "Imports point one way"),
         ("shrink/loop.py", "import subprocess", "What compares and decides"),
-        ("tracker/folder.py", "from d3bot.frameworks import render", "The judge, the keys and the records"),
+        ("tracker/folder.py", "from d3bot.frameworks import render", "What judges, records, reports and files"),
         ("builds/probe.py", "def late():\n    import torch", "Nothing but the worker"),
     ],
 )
