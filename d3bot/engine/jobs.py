@@ -61,7 +61,7 @@ PRELOADS: dict[str, Preload] = {
         packages=("torch",),
     ),
     "tensorflow": Preload(
-        modules=("numpy", "tensorflow", "?keras"),
+        modules=("numpy", "?numpy.random", "tensorflow", "?keras"),
         packages=("tensorflow", "keras"),
     ),
 }
