@@ -1,6 +1,7 @@
 """The nouns of d3bot, and how they are read and written.  Imports nothing else of d3bot."""
 
 from d3bot.spec.base import SCHEMA, Scalar, SpecError, canonical_json, one_line, short_hash
+from d3bot.spec.bisection import Bisection, BisectStatus, Point
 from d3bot.spec.build import Build
 from d3bot.spec.case import FRAMEWORKS, Case, Clip, Dtype, Framework, Freeze, Input, Layer, Optimizer, Tie
 from d3bot.spec.evidence import Evidence
@@ -45,6 +46,8 @@ __all__ = [
     "ArrayName",
     "Arrays",
     "Attempt",
+    "BisectStatus",
+    "Bisection",
     "Build",
     "Case",
     "Change",
@@ -63,6 +66,7 @@ __all__ = [
     "Observation",
     "Optimizer",
     "Origin",
+    "Point",
     "RankObservation",
     "Role",
     "Run",

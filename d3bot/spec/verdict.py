@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from d3bot.spec.base import SCHEMA, Noun, short_hash
+from d3bot.spec.bisection import Bisection
 from d3bot.spec.build import Build
 from d3bot.spec.case import Case, Dtype, Framework
 from d3bot.spec.setting import Setting
@@ -202,5 +203,6 @@ class Finding(Noun):
     first_seen: str = ""
     good: Build | None = None
     """The newest build on which the script is known to pass."""
+    bisection: Bisection | None = None
 
     model_config = {**Noun.model_config, "populate_by_name": True}
