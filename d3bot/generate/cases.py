@@ -12,7 +12,7 @@ from d3bot.spec import Case, Dtype, Framework, Freeze, Layer
 
 _DTYPES: tuple[Dtype, ...] = ("float64", "float64", "float32")
 _LOSSES: tuple[Literal["mse", "cross_entropy"], ...] = ("mse", "cross_entropy")
-_LOOPS: tuple[Literal["fit", "custom"], ...] = ("fit", "custom")
+_LOOPS: tuple[Literal["fit", "custom"], ...] = ("fit", "fit", "fit", "fit", "custom", "custom", "custom")
 _ODD = ("", "", "", "", "", "", "", "", "", "hidden", "output", "other")
 
 
@@ -31,7 +31,9 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         quirk == "tied",
     )
     steps = draw_steps(dealer, quirk)
-    loop = dealer.deal("loop", _LOOPS) if framework == "tensorflow" else "custom"
+    loop = _loop(framework, dealer, quirk)
+    batch_norm = any(layer.op == "batch_norm" for layer in model.layers)
+    even = framework == "tensorflow" and (loop == "fit" or batch_norm)  # else most settings would not apply
     metric: Literal["accuracy", "mae"] = "accuracy" if model.loss == "cross_entropy" else "mae"
     return Case(
         framework=framework,
@@ -41,7 +43,7 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         loss=model.loss,
         loop=loop,
         metrics=(metric,) if loop == "fit" else (),
-        batch=draw_batch(dealer, any(layer.op == "batch_norm" for layer in model.layers)),
+        batch=draw_batch(dealer, even, batch_norm),
         steps=steps,
         optimizer=draw_optimizer(dealer),
         clip=draw_clip(dealer),
@@ -49,6 +51,13 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         dtype=dealer.deal("dtype", _DTYPES),
         seed=dealer.chance("seed").randrange(1000),
     )
+
+
+def _loop(framework: Framework, dealer: Dealer, quirk: str) -> Literal["fit", "custom"]:
+    """Keras `fit` for about half of the tensorflow cases; what freezes in mid-training needs a loop of its own."""
+    if framework != "tensorflow" or quirk == "late-freeze":
+        return "custom"
+    return dealer.deal("loop", _LOOPS)
 
 
 def _freeze(dealer: Dealer, layers: Sequence[Layer], quirk: str, steps: int) -> tuple[Freeze, ...]:

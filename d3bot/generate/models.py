@@ -53,8 +53,9 @@ def draw_model(
 ) -> Model:
     """Return a model of 3 to 12 layers around the theme's cell.
 
-    A tied model shares the weight of its embedding with its head where it has one (the loss then is cross-entropy over
-    the vocabulary), else that of two linear layers of one shape.
+    A tied model of PyTorch shares the weight of its embedding with its head where it has one (the loss then is
+    cross-entropy over the vocabulary).  Other tied models use one weight for two linear layers, as do all of Keras,
+    which shares layers and not weights.
     """
     sketch = Sketch(framework)
     table = ""
@@ -79,7 +80,7 @@ def draw_model(
             x, kind = _reduced(sketch, x, taste), cells.VECTOR
     x = _reduced(sketch, x, taste)
     tie: tuple[Tie, ...] = ()
-    if tied and table:
+    if tied and table and framework == "torch":
         loss, units = "cross_entropy", sketch.inputs[-1].vocab
         if sketch.width(x) != sketch.width(table):
             x = sketch.add("linear", x, units=sketch.width(table))

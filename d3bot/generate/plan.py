@@ -10,8 +10,9 @@ from d3bot.spec import Case, Framework, Origin, Seed, Setting, SpecError, Trial
 PER_CASE: Mapping[Framework, int] = {"torch": 5, "tensorflow": 4}
 """How many applicable settings a case gets unless somebody says otherwise."""
 
-_FAMILY_COST = {"ddp": 1.0, "pp": 1.2, "fsdp2": 1.6, "tp": 2.5}
-_FIXED_COST = 1.0
+_FAMILY_COST = {"ddp": 1.0, "pp": 1.2, "fsdp2": 1.6, "tp": 2.5, "mirrored": 8.0, "parameter_server": 5.0}
+_REFERENCE_COST: Mapping[Framework, float] = {"torch": 1.0, "tensorflow": 15.0}
+"""Relative seconds of small models, measured side by side on two cores; a new family starts in the middle."""
 
 
 @dataclass
@@ -85,7 +86,7 @@ def shard(trials: Sequence[Trial], index: int, count: int) -> list[Trial]:
         raise SpecError(f"shard {index}/{count}: give I/N with I from 1 to N")
     work: dict[str, float] = {}
     for trial in trials:
-        work.setdefault(trial.case.id, _FIXED_COST)
+        work.setdefault(trial.case.id, _REFERENCE_COST[trial.case.framework])
         if obstacle(trial.case, trial.setting) is None:
             work[trial.case.id] += cost(trial.setting)
     loads = [0.0] * count
@@ -97,10 +98,10 @@ def shard(trials: Sequence[Trial], index: int, count: int) -> list[Trial]:
 
 
 def cost(setting: Setting) -> float:
-    """Return the work of one trial in units of one data-parallel rank, from measured CPU times of small models."""
+    """Return the work of a trial's distributed side, in units of one data-parallel rank of PyTorch."""
     sizes = [value for name, value in setting.options if name in ("world", "replicas", "workers")]
     size = sizes[0] if sizes and isinstance(sizes[0], int) else 1
-    return _FAMILY_COST.get(setting.family, 1.5) * size
+    return _FAMILY_COST.get(setting.family, 2.0) * size
 
 
 def _entries(

@@ -8,7 +8,9 @@ from d3bot.spec import Clip, Optimizer
 _OPTIMIZERS = ("sgd", "sgd", "momentum", "nesterov", "adam", "adam", "adamw", "adamw")
 _STEPS = (1, 2, 2, 2, 3, 3, 4)
 _BATCHES = (8, 8, 12, 12, 16, 16, 24, 6, 7, 9, 10, 15)
-"""Seven of twelve divide into four micro-batches, half into three shards; two divide into none of 2, 3 and 4 evenly."""
+"""Seven of twelve divide into four micro-batches, half into three shards; one divides into none of 2, 3 and 4."""
+_EVEN_BATCHES = (12, 12, 24, 6, 18, 8, 10, 16)
+"""All divide by 2, five of eight by 3."""
 
 Quirk = Literal["", "tied", "frozen", "late-freeze"]
 QUIRKS: tuple[Quirk, ...] = ("", "", "", "", "tied", "tied", "frozen", "late-freeze")
@@ -53,9 +55,9 @@ def draw_steps(dealer: Dealer, quirk: Quirk) -> int:
     return max(dealer.deal("steps", _STEPS), 2 if quirk == "late-freeze" else 1)
 
 
-def draw_batch(dealer: Dealer, batch_norm: bool) -> int:
-    """Return the rows of a batch, at least 6.
+def draw_batch(dealer: Dealer, even: bool, batch_norm: bool) -> int:
+    """Return the rows of a batch, at least 6; with `even` a number that divides by 2.
 
-    With batch norm eight more: of two rows a batch norm makes +1 and -1, and their gradient is rounding.
+    With batch norm a dozen more: of two rows a batch norm makes +1 and -1, and their gradient is rounding.
     """
-    return dealer.deal("batch", _BATCHES) + (8 if batch_norm else 0)
+    return dealer.deal("batch", _EVEN_BATCHES if even else _BATCHES) + (12 if batch_norm else 0)
