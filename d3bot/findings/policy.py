@@ -12,7 +12,7 @@ class Policy:
     """New issues of one run; further findings are listed in one overflow issue."""
     per_day: int = 20
     """New issues of one library in 24 hours, over all runs."""
-    edits: int = 60
+    edits: int = 40
     """Issues that one run brings up to date, those that waited longest first."""
     closes: int = 5
     """Issues that one run may close."""

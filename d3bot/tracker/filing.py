@@ -136,8 +136,9 @@ class _Filing:
         ready = [folder for folder, decision in decided if decision.action == "file"]
         rest, reasons = ([], {}) if self.file_all else self._beyond_budget(framework, ready)
         decisions = []
-        # What waited longest is brought up to date first, so that no record starves where there are many.
-        for folder, decision in sorted(decided, key=lambda pair: self._waiting_since(pair[0])):
+        # What is new first; then what waited longest, so that no record starves where there are many.
+        order = sorted(decided, key=lambda pair: (pair[1].action != "file", self._waiting_since(pair[0])))
+        for folder, decision in order:
             if decision.action == "file":
                 decisions.append(reasons.get(folder.finding.key) or self._create(folder, decision))
             elif decision.action in ("update", "remind", "reopen"):
@@ -295,7 +296,7 @@ class _Filing:
         record = self._record(folder.finding.key)
         if record is None:
             raise AssertionError("decided about a record that is not there")
-        if decision.action == "update" and self.edits >= self.policy.edits:
+        if decision.action in ("update", "remind") and self.edits >= self.policy.edits:
             return decision.model_copy(
                 update={
                     "action": "delay",
