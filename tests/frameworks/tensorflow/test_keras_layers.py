@@ -1,0 +1,89 @@
+"""How each operation of the catalogue is written in Keras."""
+
+import pytest
+from keras_cases import IMAGE, TOKENS, VECTOR, case, layer
+
+from d3bot.frameworks.layers import KINDS
+from d3bot.frameworks.tensorflow.model import build_lines
+from d3bot.spec import Case, Freeze, Input, Tie
+
+SEQUENCE = (Input(name="x", shape=(5, 4)),)
+TWO = (Input(name="x", shape=(4,)), Input(name="y", shape=(4,)))
+
+WRITTEN = {
+    "linear": (VECTOR, layer("a", "linear", "x", units=3), 'keras.layers.Dense(3, name="a")'),
+    "conv1d": (SEQUENCE, layer("a", "conv1d", "x", channels=3), 'keras.layers.Conv1D(3, 3, name="a")'),
+    "conv2d": (
+        IMAGE,
+        layer("a", "conv2d", "x", channels=3, stride=2, bias=False),
+        'keras.layers.Conv2D(3, 3, strides=2, use_bias=False, name="a")',
+    ),
+    "embedding": (TOKENS, layer("a", "embedding", "words", dim=4), 'keras.layers.Embedding(9, 4, name="a")'),
+    "lstm": (SEQUENCE, layer("a", "lstm", "x", units=3), 'keras.layers.LSTM(3, return_sequences=True, name="a")'),
+    "attention": (SEQUENCE, layer("a", "attention", "x"), 'keras.layers.MultiHeadAttention(2, 2, name="a")(x, x)'),
+    "batch_norm": (VECTOR, layer("a", "batch_norm", "x"), 'keras.layers.BatchNormalization(name="a")'),
+    "layer_norm": (VECTOR, layer("a", "layer_norm", "x"), 'keras.layers.LayerNormalization(name="a")'),
+    "relu": (VECTOR, layer("a", "relu", "x"), 'keras.layers.Activation("relu")'),
+    "tanh": (VECTOR, layer("a", "tanh", "x"), 'keras.layers.Activation("tanh")'),
+    "sigmoid": (VECTOR, layer("a", "sigmoid", "x"), 'keras.layers.Activation("sigmoid")'),
+    "gelu": (VECTOR, layer("a", "gelu", "x"), 'keras.layers.Activation("gelu")'),
+    "add": (TWO, layer("a", "add", "x y"), "keras.Model([x, y], x + y)"),
+    "mul": (TWO, layer("a", "mul", "x y"), "keras.Model([x, y], x * y)"),
+    "concat": (TWO, layer("a", "concat", "x y"), "keras.ops.concatenate([x, y], axis=-1)"),
+    "flatten": (IMAGE, layer("a", "flatten", "x"), "keras.layers.Flatten()"),
+    "mean": (IMAGE, layer("a", "mean", "x"), "keras.ops.mean(x, axis=(1, 2))"),
+    "last": (SEQUENCE, layer("a", "last", "x"), "x[:, -1]"),
+}
+
+
+def text(one: Case) -> str:
+    return "\n".join(build_lines(one))
+
+
+def test_every_operation_of_the_catalogue_is_in_the_table() -> None:
+    assert set(WRITTEN) == set(KINDS)
+
+
+@pytest.mark.parametrize("op", WRITTEN)
+def test_an_operation_is_written_as_a_person_would(op: str) -> None:
+    inputs, one, written = WRITTEN[op]
+    assert written in text(case(inputs=inputs, layers=(one,)))
+
+
+def test_a_chain_is_a_sequential_model() -> None:
+    assert text(case()) == (
+        'return keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, name="hidden"), '
+        'keras.layers.Activation("tanh"), keras.layers.Dense(3, name="out")], name="model")'
+    )
+
+
+def test_a_branch_is_a_functional_model_with_activations_around_their_input() -> None:
+    layers = (
+        layer("a", "linear", "x", units=6),
+        layer("b", "gelu", "a"),
+        layer("c", "add", "b x"),
+    )
+    assert text(case(layers=layers)) == (
+        'x = keras.Input((6,), name="x")\n'
+        'b = keras.ops.gelu(keras.layers.Dense(6, name="a")(x), approximate=False)\n'
+        "return keras.Model(x, b + x)"
+    )
+
+
+def test_tied_layers_are_one_layer_called_twice_also_through_a_chain_of_ties() -> None:
+    layers = tuple(layer(name, "linear", source, units=6) for name, source in (("a", "x"), ("b", "a"), ("c", "b")))
+    written = text(case(layers=layers, tie=(Tie(layer="b", to="a"), Tie(layer="c", to="b"))))
+    assert written.count("keras.layers.Dense") == 1
+    assert written.count("shared_a(") == 3
+
+
+def test_batch_norm_is_synchronised_under_fit_only() -> None:
+    layers = (layer("a", "batch_norm", "x"),)
+    assert "synchronized=True" in text(case(layers=layers, loop="fit"))
+    assert "synchronized" not in text(case(layers=layers))
+
+
+def test_freezing_a_tied_layer_freezes_the_one_it_shares() -> None:
+    layers = tuple(layer(name, "linear", source, units=6) for name, source in (("a", "x"), ("b", "a"), ("c", "b")))
+    one = case(layers=layers, tie=(Tie(layer="b", to="a"),), freeze=(Freeze(layer="b"),))
+    assert 'model.get_layer("a").trainable = False' in build_lines(one)

@@ -1,0 +1,107 @@
+"""For which trials the rule's preconditions do not hold, and why."""
+
+import pytest
+from keras_cases import TOKENS, case, layer
+
+from d3bot.frameworks import canonical_setting, obstacle, standing_settings
+from d3bot.frameworks.tensorflow.families import FAMILIES
+from d3bot.spec import Case, Freeze, Setting, SpecError, Tie
+
+FIT = case(loop="fit")
+NORM = (layer("norm", "batch_norm", "x"), layer("out", "linear", "norm", units=2))
+SQUARE = tuple(layer(name, "linear", source, units=6) for name, source in (("a", "x"), ("b", "a"), ("c", "b")))
+
+TABLE: list[tuple[str, Case, str, str]] = [
+    ("a custom loop", case(), "mirrored(replicas=3)", ""),
+    ("fit", FIT, "mirrored(replicas=3)", ""),
+    ("uneven, custom", case(batch=7), "mirrored(replicas=3)", ""),
+    ("uneven, fit", case(batch=7, loop="fit"), "mirrored(replicas=3)", "unequal shares of 7 rows"),
+    ("a replica without rows", case(batch=2), "mirrored(replicas=3)", "leaves a replica of 3 without a row"),
+    ("batch norm, even", case(layers=NORM), "mirrored(replicas=3)", ""),
+    ("batch norm, uneven", case(layers=NORM, batch=10), "mirrored(replicas=3)", "which rows a replica gets"),
+    ("batch norm, one row", case(layers=NORM, batch=3), "mirrored(replicas=3)", "at least two rows"),
+    ("batch norm under fit", case(layers=NORM, loop="fit"), "mirrored(replicas=2)", ""),
+    ("fit on a server", FIT, "parameter_server(workers=1)", "no fit under ParameterServerStrategy"),
+    ("a custom loop on a server", case(batch=7), "parameter_server(workers=2)", ""),
+    ("frozen from the start", case(loop="fit", freeze=(Freeze(layer="hidden"),)), "mirrored(replicas=2)", ""),
+    ("frozen later", case(freeze=(Freeze(layer="hidden", at=1),)), "mirrored(replicas=2)", ""),
+    (
+        "frozen later under fit",
+        case(loop="fit", freeze=(Freeze(layer="hidden", at=1),)),
+        "mirrored(replicas=2)",
+        "until compile is called again",
+    ),
+    (
+        "all frozen",
+        case(freeze=(Freeze(layer="hidden"), Freeze(layer="out"))),
+        "mirrored(replicas=2)",
+        "no gradient to compare",
+    ),
+    ("two linears of one shape", case(layers=SQUARE, tie=(Tie(layer="b", to="a"),)), "mirrored(replicas=2)", ""),
+    (
+        "linears of two shapes",
+        case(tie=(Tie(layer="out", to="hidden"),)),
+        "mirrored(replicas=2)",
+        "differ in shape or options",
+    ),
+    (
+        "embedding and linear",
+        case(
+            inputs=TOKENS,
+            layers=(
+                layer("embed", "embedding", "words", dim=4),
+                layer("pool", "mean", "embed"),
+                layer("head", "linear", "pool", units=9, bias=False),
+            ),
+            tie=(Tie(layer="head", to="embed"),),
+        ),
+        "parameter_server(workers=1)",
+        "are not two linear layers",
+    ),
+    ("accuracy of numbers", case(loop="fit", metrics=("accuracy",)), "mirrored(replicas=2)", "needs the loss"),
+    (
+        "mean absolute error of labels",
+        case(loop="fit", loss="cross_entropy", metrics=("mae",)),
+        "mirrored(replicas=2)",
+        "no meaning for class labels",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "one", "setting", "why"), TABLE, ids=[row[0] for row in TABLE])
+def test_obstacles(what: str, one: Case, setting: str, why: str) -> None:
+    found = obstacle(one, Setting.parse(setting))
+    assert (why in found if found else False) if why else found is None
+
+
+def test_the_standing_settings_are_canonical() -> None:
+    assert [str(setting) for setting in standing_settings("tensorflow")] == [
+        "mirrored(replicas=2)",
+        "mirrored(replicas=3)",
+        "mirrored(replicas=2, ops=hierarchical)",
+        "mirrored(replicas=3, ops=hierarchical)",
+        "mirrored(replicas=2, ops=collective)",
+        "parameter_server(workers=1)",
+        "parameter_server(workers=2)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "mend"),
+    [
+        ("mirrored", "replicas must be given"),
+        ("mirrored(replicas=9)", "from 1 to 8"),
+        ("mirrored(replicas=2, ops=nccl)", "one_device, hierarchical, collective"),
+        ("parameter_server(workers=1, servers=0)", "from 1 to 4"),
+    ],
+)
+def test_a_wrong_option_is_told_with_what_it_takes(setting: str, mend: str) -> None:
+    with pytest.raises(SpecError, match=mend):
+        canonical_setting("tensorflow", Setting.parse(setting))
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+def test_a_contract_quotes_a_document_and_its_version(family: object) -> None:
+    source = FAMILIES[family.name].contract.source  # type: ignore[attr-defined]
+    assert source.count('"') >= 2
+    assert "2.21" in source

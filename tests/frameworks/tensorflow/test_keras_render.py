@@ -1,0 +1,95 @@
+"""A rendered script: valid Python with the interface that the engine calls, its reference shared where it may be."""
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras_cases import TOKENS, case, layer
+
+from d3bot.frameworks import obstacle, render, script_env, standing_settings
+from d3bot.generate import fresh_cases
+from d3bot.spec import Case, Clip, Freeze, Optimizer, Setting
+
+SETTINGS = standing_settings("tensorflow")
+FUNCTIONS = {"build", "data", "reference", "distributed", "main"}
+
+
+@given(index=st.integers(0, 300), setting=st.sampled_from(SETTINGS))
+def test_every_fresh_case_becomes_a_script_with_the_interface(index: int, setting: Setting) -> None:
+    one = fresh_cases("tensorflow", 5, index + 1)[index] if index < 40 else fresh_cases("tensorflow", index, 1)[0]
+    if obstacle(one, setting):
+        return
+    tree = ast.parse(render(one, setting, "doc").text)
+    assert {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} >= FUNCTIONS
+    env = next(
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ENV"
+    )
+    assert ast.literal_eval(env) == script_env("tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("one", "first", "second", "shared"),
+    [
+        (case(), "mirrored(replicas=2)", "mirrored(replicas=3, ops=hierarchical)", True),
+        (case(), "mirrored(replicas=2)", "parameter_server(workers=2)", True),
+        (case(loop="fit"), "mirrored(replicas=2)", "mirrored(replicas=3)", True),
+        (case(layers=(layer("n", "batch_norm", "x"),)), "mirrored(replicas=2)", "mirrored(replicas=3)", False),
+        (case(layers=(layer("n", "batch_norm", "x"),)), "mirrored(replicas=2)", "parameter_server(workers=1)", False),
+        (
+            case(layers=(layer("n", "batch_norm", "x"),), loop="fit"),
+            "mirrored(replicas=2)",
+            "mirrored(replicas=3)",
+            True,
+        ),
+    ],
+)
+def test_settings_share_a_reference_unless_replicas_keep_statistics(
+    one: Case, first: str, second: str, shared: bool
+) -> None:
+    keys = [render(one, Setting.parse(text), "doc").reference_key for text in (first, second)]
+    assert (keys[0] == keys[1]) is shared
+
+
+@pytest.mark.parametrize(
+    ("setting", "written"),
+    [
+        ("mirrored(replicas=2)", "tf.distribute.ReductionToOneDevice()"),
+        ("mirrored(replicas=2, ops=hierarchical)", "tf.distribute.HierarchicalCopyAllReduce()"),
+        ("mirrored(replicas=2, ops=collective)", "range(REPLICAS)])\n"),
+        ("parameter_server(workers=2, servers=3)", 'JOBS = {"worker": 2, "ps": 3}'),
+    ],
+)
+def test_options_of_a_setting(setting: str, written: str) -> None:
+    assert written in render(case(), Setting.parse(setting), "doc").text
+
+
+@pytest.mark.parametrize(
+    ("changes", "written"),
+    [
+        ({"optimizer": Optimizer(lr=0.2, momentum=0.9, nesterov=True)}, "SGD(0.2, momentum=0.9, nesterov=True)"),
+        ({"optimizer": Optimizer(name="adamw", lr=0.1)}, "AdamW(0.1, weight_decay=0.0)"),  # its own default is not 0
+        (
+            {"optimizer": Optimizer(lr=0.1, decay_rate=0.5)},
+            "SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.5))",
+        ),
+        ({"clip": Clip(limit=0.5)}, "SGD(0.1, global_clipnorm=0.5)"),
+        ({"clip": Clip(kind="value", limit=0.5)}, "SGD(0.1, clipvalue=0.5)"),
+        ({"dtype": "float64"}, 'set_dtype_policy("float64")'),
+        ({"dtype": "float32"}, '.astype("float32")'),
+        ({"batch": 7}, "partial(tf.nn.compute_average_loss, global_batch_size=BATCH)"),
+        ({"batch": 8}, "tf.nn.compute_average_loss(losses_of(model, *rows))"),
+        ({"freeze": (Freeze(layer="hidden", at=1),)}, 'if step == 1: model.get_layer("hidden").trainable = False'),
+        ({"loss": "cross_entropy"}, "keras.losses.sparse_categorical_crossentropy"),
+        ({"loop": "fit", "metrics": ("mae",)}, "metrics=[keras.metrics.MeanAbsoluteError(name='mae')]"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_a_case_says_stands_in_the_script(changes: dict[str, object], written: str) -> None:
+    assert written in render(case(**changes), Setting.parse("mirrored(replicas=2)"), "doc").text
+
+
+def test_losses_of_a_sequence_are_averaged_to_one_an_example() -> None:
+    layers = (layer("embed", "embedding", "words", dim=3),)
+    text = render(case(inputs=TOKENS, layers=layers), Setting.parse("mirrored(replicas=2)"), "doc").text
+    assert "tf.reduce_mean(keras.losses.mean_squared_error(target, model(words, training=True)), axis=1)" in text
