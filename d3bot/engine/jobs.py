@@ -32,6 +32,8 @@ class Job:
     framework: str
     processes: int = 1
     parts: int = 1
+    steps: int = 1
+    """Steps of the training; the batch after the last one is the probe, whose rows keep their order."""
     noise: Sequence[Literal["move", "order"]] = ()
     limits: Limits = field(default_factory=Limits)
 

@@ -96,6 +96,7 @@ class Zygote:
                 "packages": self._packages,
                 "processes": job.processes,
                 "parts": job.parts,
+                "steps": job.steps,
                 "noise": list(job.noise),
                 "deadline": job.limits.seconds,
                 "memory": job.limits.memory,

@@ -7,7 +7,7 @@ from d3bot.engine.script import ScriptRun, run_script
 from d3bot.flow.harness import Harness, Judged
 from d3bot.spec import Attempt, Build, Verdict
 
-_SCRIPT_SECONDS = 120.0
+SCRIPT_SECONDS = 120.0
 WRONG = "<-- WRONG"
 """The mark that a script prints behind each array beyond its bound."""
 
@@ -50,23 +50,25 @@ def flaky(verdict: Verdict, then: str) -> Verdict:
     )
 
 
-def confirm(harness: Harness, judged: Judged, script: Path, times: int) -> Confirmation:
-    """See a failure again `times` times: in the engine, each in fresh processes, and once as `python repro.py`."""
+def confirm(harness: Harness, judged: Judged, script: ScriptRun, times: int) -> Confirmation:
+    """See a failure again `times` times: in the engine, each in fresh processes, and once as `python repro.py`.
+
+    `script` is the run of the very file that will be filed.
+    """
     attempts = []
     for _ in range(times - 1):
         second = harness.run(judged.trial, fresh=True)
         same = second.verdict.key == judged.verdict.key
         outcome = f"{second.verdict.kind}: {second.verdict.reason}"
         attempts.append(Attempt(how="engine", build=harness.build.label, failed=same, outcome=outcome[:300]))
-    run = run_script(harness.build, script, _SCRIPT_SECONDS)
-    failed, outcome = script_shows(run, judged.verdict)
+    failed, outcome = script_shows(script, judged.verdict)
     attempts.append(Attempt(how="script", build=harness.build.label, failed=failed, outcome=outcome))
-    return Confirmation(tuple(attempts), run.output)
+    return Confirmation(tuple(attempts), script.output)
 
 
 def script_attempt(build: Build, script: Path, verdict: Verdict) -> tuple[Attempt, str]:
     """Run a finding's script on another build; return whether it fails there in the same way, and its output."""
-    run = run_script(build, script, _SCRIPT_SECONDS)
+    run = run_script(build, script, SCRIPT_SECONDS)
     failed, outcome = script_shows(run, verdict)
     return Attempt(how="script", build=build.label, failed=failed, outcome=outcome), run.output
 

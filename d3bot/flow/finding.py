@@ -5,20 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from d3bot.engine.script import ScriptRun, run_script
 from d3bot.findings.group import Group
 from d3bot.findings.issue import Issue, render_issue
 from d3bot.findings.title import title_of
-from d3bot.flow.confirm import Confirmation, confirm, script_attempt
+from d3bot.flow.confirm import SCRIPT_SECONDS, Confirmation, confirm, script_attempt, script_shows
 from d3bot.flow.harness import Harness, Judged
-from d3bot.frameworks import family_of, render
+from d3bot.frameworks import View, family_of, render
 from d3bot.frameworks.format import format_files
 from d3bot.history.finding_folder import FindingFolder, write_finding
 from d3bot.judge import Difference
 from d3bot.shrink import shrink
-from d3bot.spec import Attempt, Build, Case, Finding, Setting, Trial, Verdict
+from d3bot.spec import ROLES, Attempt, Build, Case, Finding, Role, Setting, Trial, Verdict
 
 SHRINK_SECONDS = 45.0
 SHRINK_TRIES = 400
+ALL_ROLES: frozenset[Role] = frozenset(ROLES)
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,8 @@ def make_finding(harness: Harness, trial: Trial, group: Group, context: Context)
     judged = _smallest(harness, trial, group.key)
     script = context.run_dir / f".{group.key}.py"
     try:
-        script.write_text(finding_script(harness.build, judged))
-        format_files([script])
-        confirmation = confirm(harness, judged, script, context.confirmations)
+        shown = write_narrowest(harness.build, judged, script)
+        confirmation = confirm(harness, judged, shown, context.confirmations)
         attempts, output_good, regression = list(confirmation.attempts), None, "unknown"
         if context.base is not None and confirmation.all_seen:
             attempt, output = script_attempt(context.base, script, judged.verdict)
@@ -58,6 +59,43 @@ def make_finding(harness: Harness, trial: Trial, group: Group, context: Context)
         script.unlink(missing_ok=True)
 
 
+def write_narrowest(build: Build, judged: Judged, path: Path) -> ScriptRun:
+    """Write the failing trial's script so that it observes as little as still shows the failure.
+
+    What is written is what is filed: each narrower script is run as `python repro.py` before it is taken.  Returns the
+    run of the script that was kept; if none shows the failure, that of the one that observes everything.
+    """
+    for view in views(judged):
+        path.write_text(finding_script(build, judged, view))
+        format_files([path])
+        run = run_script(build, path, SCRIPT_SECONDS)
+        if script_shows(run, judged.verdict)[0]:
+            break
+    return run
+
+
+def views(judged: Judged) -> list[View]:
+    """Return what a script may observe, the least first: what differs first, or what makes the run go far enough."""
+    first = judged.verdict.first
+    roles: list[frozenset[Role]] = [ALL_ROLES]
+    if first is not None:
+        roles.insert(0, frozenset(role for role in ROLES if role == first.role))
+    else:
+        roles[:0] = [frozenset(("loss",)), frozenset(("param",))]
+    return [_view(judged, chosen) for chosen in roles]
+
+
+def _view(judged: Judged, roles: frozenset[Role]) -> View:
+    """Return the view with one bound for all arrays if that still tells right from wrong, else one for each."""
+    seen = [item for item in judged.judgement.differences if item.parsed.role in roles]
+    bounds = {item.name: _rounded_up(item) for item in seen if item.bound}
+    widest = max(bounds.values(), default=0.0)
+    wrong = [item.error for item in seen if item.wrong]
+    if not wrong or min(wrong) > 10 * widest:
+        return View(roles, {}, widest)
+    return View(roles, bounds)
+
+
 def issue_of(folder: FindingFolder) -> Issue:
     """Return the issue of a finding folder, with the promise that was broken and where it is documented."""
     return _issue(folder.finding, folder.script, folder.output_bad, folder.output_good)
@@ -68,11 +106,10 @@ def _issue(finding: Finding, script: str, output_bad: str, output_good: str | No
     return render_issue(finding, script, output_bad, output_good, contract.promise, contract.source)
 
 
-def finding_script(build: Build, judged: Judged) -> str:
+def finding_script(build: Build, judged: Judged, view: View) -> str:
     """Return the script of a failing trial with its bounds and what it shows in its docstring."""
     verdict, trial = judged.verdict, judged.trial
-    bounds = {item.name: _rounded_up(item) for item in judged.judgement.differences if item.bound}
-    return render(trial.case, trial.setting, _docstring(build, verdict, trial.setting), bounds).text
+    return render(trial.case, trial.setting, _docstring(build, verdict, trial.setting), view).text
 
 
 def _smallest(harness: Harness, trial: Trial, key: str) -> Judged:
@@ -130,9 +167,9 @@ def _docstring(build: Build, verdict: Verdict, setting: Setting) -> str:
         "hung": "One process trains the model; the distributed run never ends.",
         "refused": "One process trains the model; the distributed run refuses.",
     }[verdict.kind]
-    seen = " ".join(verdict.reason.split())[:300].replace("\\", "/").replace('"""', "'''")
-    text = f"{title_of(verdict, setting)}.\n\n{what}\n{seen}.\nSeen on {build.label}.        Run: python repro.py"
-    return text.replace("..\n", ".\n")
+    seen = " ".join(verdict.reason.split())[:300].rstrip(".").replace("\\", "/").replace('"""', "'''")
+    title = title_of(verdict, setting).rstrip(".")
+    return f"{title}.\n\n{what}\n{seen}.\nSeen on {build.label}.        Run: python repro.py\n"
 
 
 def _rounded_up(item: Difference) -> float:

@@ -109,6 +109,7 @@ class Harness:
             "reference",
             self.build.framework,
             parts=script.parts,
+            steps=script.steps,
             noise=NOISE,
             limits=Limits(seconds=_REFERENCE_SECONDS),
         )

@@ -10,10 +10,13 @@ from d3bot.builds.spec import PINNED
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.harness import Harness
-from d3bot.frameworks import canonical_setting, obstacle, render, script_env, standing_settings
+from d3bot.frameworks import View, canonical_setting, obstacle, render, script_env, standing_settings
 from d3bot.frameworks.format import format_files
 from d3bot.history.finding_folder import read_finding
-from d3bot.spec import Seed, Setting, SpecError, Trial, Verdict, dump_seed, load_seed
+from d3bot.spec import Dtype, Seed, Setting, SpecError, Trial, Verdict, dump_seed, load_seed
+
+UNMEASURED: dict[Dtype, float] = {"float64": 1e-12, "float32": 1e-4}
+"""Bounds of a script that was printed, not run: nobody measured this case's own noise."""
 
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,79}$")
 
@@ -66,7 +69,7 @@ def as_script(trial: Trial) -> str:
     docstring = f"Case {trial.case.id} under {trial.setting}: one process and the distributed run must agree."
     with tempfile.TemporaryDirectory(prefix="d3bot-script-") as folder:
         path = Path(folder) / "repro.py"
-        path.write_text(render(trial.case, trial.setting, docstring).text)
+        path.write_text(render(trial.case, trial.setting, docstring, View(bound=UNMEASURED[trial.case.dtype])).text)
         format_files([path])
         return path.read_text()
 

@@ -1,6 +1,6 @@
 """Which layers and settings each framework has, the contract of each setting, and how a trial becomes a script."""
 
-from d3bot.frameworks.base import Contract, Family, Option, Script
+from d3bot.frameworks.base import Contract, Family, Option, Script, View
 from d3bot.frameworks.registry import (
     canonical_setting,
     families,
@@ -17,6 +17,7 @@ __all__ = [
     "Family",
     "Option",
     "Script",
+    "View",
     "canonical_setting",
     "families",
     "family_of",

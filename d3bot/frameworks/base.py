@@ -1,10 +1,10 @@
 """What a framework is made of: setting families with their contracts, and rendered scripts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from d3bot.spec import ArrayName, Case, Framework, Scalar, Setting, SpecError
+from d3bot.spec import ROLES, ArrayName, Case, Framework, Role, Scalar, Setting, SpecError
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,18 @@ class Family:
 
 
 @dataclass(frozen=True)
+class View:
+    """What a script observes and how much difference it allows: rendering choices, not part of the trial."""
+
+    roles: frozenset[Role] = frozenset(ROLES)
+    """Arrays of these roles are returned; a first run observes everything, a filed script what differs first."""
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """Largest difference allowed, by array name."""
+    bound: float = 0.0
+    """Largest difference allowed where `bounds` says nothing."""
+
+
+@dataclass(frozen=True)
 class Script:
     """A rendered trial: one file for the engine, the issue and the maintainer."""
 
@@ -107,6 +119,7 @@ class Script:
     processes: int
     world: int
     parts: int
+    steps: int
 
 
 def _show(value: Scalar) -> str:

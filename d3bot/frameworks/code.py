@@ -1,5 +1,6 @@
 """Writing a model's data flow as Python lines, shared by the frameworks."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,3 +36,29 @@ def data_flow(layers: Sequence[Layer], reads: Mapping[str, int], call: Call) -> 
         else:
             lines.append(f"{layer.name} = {text}")
     raise ValueError("a model has at least one layer")
+
+
+_LOOP = re.compile(r"^( *)for step in range\(STEPS\):$")
+_NO_FIELD = re.compile(r'\bf("[^"{}\n]*")')
+
+
+def unrolled(text: str) -> str:
+    """Return the text of a one-step script without its step loops and without `STEPS`.
+
+    The body of each `for step in range(STEPS):` moves one level to the left, and the step is written as 0.
+    """
+    lines: list[str] = []
+    loop: int | None = None
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        match = _LOOP.match(line)
+        if match:
+            loop = len(match[1])
+            continue
+        if loop is not None and line.strip() and indent <= loop:
+            loop = None
+        if line.startswith("STEPS = "):
+            continue
+        lines.append(line[4:] if loop is not None and line.strip() else line)
+    plain = re.sub(r"(?<!def )data\(step\)", "data(0)", "\n".join(lines)).replace("step {step} ", "step 0 ")
+    return _NO_FIELD.sub(r"\1", plain.replace("data(STEPS)", "data(1)")) + "\n"

@@ -41,11 +41,11 @@ class LayerKind:
             known[name].check(value, where)
         full: dict[str, Scalar] = {}
         for option in self.options:
-            value: Scalar | None = options.get(option.name)
-            value = option.default if value is None else value
-            if value is None:
+            chosen: Scalar | None = options.get(option.name)
+            chosen = option.default if chosen is None else chosen
+            if chosen is None:
                 raise SpecError(f"{where}: {self.name} needs the option {option.name} ({option.doc})")
-            full[option.name] = value
+            full[option.name] = chosen
         return full
 
 

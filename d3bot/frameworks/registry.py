@@ -1,10 +1,9 @@
 """The one table of frameworks: everything else asks here by framework name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol
 
-from d3bot.frameworks.base import Family, Script
+from d3bot.frameworks.base import Family, Script, View
 from d3bot.frameworks.layers import infer_shapes
 from d3bot.frameworks.tensorflow import families as tensorflow_families
 from d3bot.frameworks.tensorflow import render as tensorflow_render
@@ -12,18 +11,14 @@ from d3bot.frameworks.torch import families as torch_families
 from d3bot.frameworks.torch import render as torch_render
 from d3bot.spec import FRAMEWORKS, Case, Framework, Setting, SpecError
 
-
-class _Renderer(Protocol):
-    ENV: Mapping[str, str]
-
-    def render(self, case: Case, setting: Setting, docstring: str, bounds: Mapping[str, float]) -> Script: ...
-
+_Render = Callable[[Case, Setting, str, View], Script]
 
 _FAMILIES: dict[Framework, dict[str, Family]] = {
     "torch": torch_families.FAMILIES,
     "tensorflow": tensorflow_families.FAMILIES,
 }
-_RENDERERS: dict[Framework, _Renderer] = {"torch": torch_render, "tensorflow": tensorflow_render}
+_RENDER: dict[Framework, _Render] = {"torch": torch_render.render, "tensorflow": tensorflow_render.render}
+_ENVS: dict[Framework, Mapping[str, str]] = {"torch": torch_render.ENV, "tensorflow": tensorflow_render.ENV}
 
 
 def families(framework: Framework) -> Mapping[str, Family]:
@@ -77,16 +72,19 @@ def obstacle(case: Case, setting: Setting) -> str | None:
     return family_of(case.framework, setting).obstacle(case, setting)
 
 
-def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, float] | None = None) -> Script:
-    """Return the script of a trial.  SpecError if case or setting do not fit the framework."""
+def render(case: Case, setting: Setting, docstring: str, view: View | None = None) -> Script:
+    """Return the script of a trial; without a view it observes everything and allows no difference.
+
+    SpecError if case or setting do not fit the framework.
+    """
     infer_shapes(case)
     setting = canonical_setting(case.framework, setting)
-    return _RENDERERS[case.framework].render(case, setting, docstring, bounds or {})
+    return _RENDER[case.framework](case, setting, docstring, view or View())
 
 
 def script_env(framework: Framework) -> Mapping[str, str]:
     """Return the ENV of the framework's scripts: one zygote serves one build and one ENV."""
-    return _RENDERERS[framework].ENV
+    return _ENVS[framework]
 
 
 def check_globs(globs: Sequence[str]) -> None:

@@ -111,7 +111,7 @@ class Case(Noun):
         known = {item.name for item in self.inputs}
         if len(known) != len(self.inputs):
             raise ValueError("inputs: two inputs share a name")
-        for name in [item.name for item in (*self.inputs, *self.layers)]:
+        for name in (*(item.name for item in self.inputs), *(item.name for item in self.layers)):
             if name in RESERVED:
                 raise ValueError(f"the name {name!r} means something else in a script; choose another, such as {name}1")
         used: set[str] = set()

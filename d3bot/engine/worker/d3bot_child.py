@@ -91,7 +91,7 @@ def reference(script, job, folder):
             script.build = noise.moved_build(build, seed=i)
             script.data = noise.moved_data(data, seed=i)
         else:
-            script.data = noise.reordered_data(data, parts=job["parts"], steps=script.STEPS, seed=i)
+            script.data = noise.reordered_data(data, parts=job["parts"], steps=job["steps"], seed=i)
         store(os.path.join(folder, f"noise-{i}.npz"), script.reference())
 
 

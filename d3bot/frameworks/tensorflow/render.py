@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from d3bot.frameworks.base import Script
+from d3bot.frameworks.base import Script, View
 from d3bot.frameworks.layers import Shape, infer_shapes
 from d3bot.frameworks.tensorflow.families import FAMILIES
 from d3bot.frameworks.tensorflow.model import build_lines, tie_root
@@ -17,7 +17,7 @@ _JINJA = environment("script/tensorflow")
 _METRICS = {"accuracy": "keras.metrics.SparseCategoricalAccuracy", "mae": "keras.metrics.MeanAbsoluteError"}
 
 
-def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, float]) -> Script:
+def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     """Return the script of a trial.  SpecError if the case does not fit the layer catalogue."""
     family = FAMILIES[setting.family]
     shapes = infer_shapes(case)
@@ -45,7 +45,9 @@ def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, fl
         "parts": parts,
         "env": dict(ENV),
         "world": family.world(setting),
-        "bounds": dict(bounds),
+        "bounds": dict(view.bounds),
+        "bound": view.bound,
+        "see": view.roles,
         "docstring": docstring,
         **family.context(case, setting),
     }
@@ -58,6 +60,7 @@ def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, fl
         processes=family.processes(setting),
         world=family.world(setting),
         parts=parts,
+        steps=case.steps,
     )
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from d3bot.frameworks.base import Script
+from d3bot.frameworks.base import Script, View
+from d3bot.frameworks.code import unrolled
 from d3bot.frameworks.layers import Shape, infer_shapes
 from d3bot.frameworks.torch.families import FAMILIES
 from d3bot.frameworks.torch.model import ModelText, model_text
@@ -16,7 +17,7 @@ ENV = {"OMP_NUM_THREADS": "1"}
 _JINJA = environment("script/torch")
 
 
-def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, float]) -> Script:
+def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     """Return the script of a trial.  SpecError if the case does not fit the layer catalogue."""
     family = FAMILIES[setting.family]
     shapes = infer_shapes(case)
@@ -48,12 +49,17 @@ def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, fl
         "device": "cpu",
         "env": dict(ENV),
         "world": family.world(setting),
-        "bounds": dict(bounds),
+        "bounds": dict(view.bounds),
+        "bound": view.bound,
+        "see": view.roles,
+        "trains": case.steps > 1 or bool(view.roles & {"param", "predict"}),
         "docstring": docstring,
         **special,
     }
     half = _JINJA.get_template("half.py.j2").render(context).strip("\n")
     text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
+    if case.steps == 1:
+        text = unrolled(text)
     return Script(
         text=text,
         reference_key=short_hash(f"{half} {case.dtype} {case.steps} {parts}"),
@@ -61,6 +67,7 @@ def render(case: Case, setting: Setting, docstring: str, bounds: Mapping[str, fl
         processes=family.processes(setting),
         world=family.world(setting),
         parts=parts,
+        steps=case.steps,
     )
 
 
