@@ -21,7 +21,7 @@ TABLE: list[tuple[str, Case, str, str]] = [
     ("batch norm, uneven", case(layers=NORM, batch=10), "mirrored(replicas=3)", "which rows a replica gets"),
     ("batch norm, one row", case(layers=NORM, batch=3), "mirrored(replicas=3)", "at least two rows"),
     ("batch norm under fit", case(layers=NORM, loop="fit"), "mirrored(replicas=2)", ""),
-    ("fit on a server", FIT, "parameter_server(workers=1)", "no fit under ParameterServerStrategy"),
+    ("fit on a server", FIT, "parameter_server(workers=1)", "takes a DatasetCreator only"),
     ("a custom loop on a server", case(batch=7), "parameter_server(workers=2)", ""),
     ("frozen from the start", case(loop="fit", freeze=(Freeze(layer="hidden"),)), "mirrored(replicas=2)", ""),
     ("frozen later", case(freeze=(Freeze(layer="hidden", at=1),)), "mirrored(replicas=2)", ""),

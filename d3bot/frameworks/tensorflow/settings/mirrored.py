@@ -66,16 +66,16 @@ FAMILY = Family(
     contract=Contract(
         promise="The update is that of the whole batch's mean loss: each replica divides its losses by the global "
         "batch size, the gradients are summed, and every copy of a variable takes the same update.",
-        source='"compute_average_loss: Scalar loss value, obtained by summing the per_example_loss and dividing by '
-        'global_batch_size", which "defaults to (size of first dimension of losses) * (number of replicas)" '
-        '(tf.nn.compute_average_loss, 2.21); "these variables are kept in sync with each other by applying identical '
-        'updates" (Distributed training with TensorFlow, MirroredStrategy); "global_clipnorm: If set, the gradient of '
-        'all weights is clipped so that their global norm is no higher than this value"; "synchronized: If True, '
-        "synchronizes the global batch statistics for the layer across all devices at each training step. If False, "
-        'each replica uses its own local batch statistics" (keras.optimizers, keras.layers.BatchNormalization, 3.15)',
-        reference="fit: the same fit on one device. Custom loop: the replicas' rows one after the other, losses divided "
-        "by the batch size, gradients added, clipping written out; batch norm uses each replica's own statistics, and "
-        "every copy of the moving statistics is the mean over the replicas.",
+        source='"global_batch_size: Defaults to (size of first dimension of losses) * (number of replicas)"; "Returns: '
+        'Scalar loss value, obtained by summing the per_example_loss and dividing by global_batch_size" '
+        '(tf.nn.compute_average_loss, 2.21); "This will replicate the variables across all the replicas and keep them '
+        'in sync using an all-reduce algorithm" (tf.distribute.MirroredStrategy, 2.21); "global_clipnorm: If set, the '
+        'gradient of all weights is clipped so that their global norm is no higher than this value"; "synchronized: '
+        "If True, synchronizes the global batch statistics for the layer across all devices at each training step. If "
+        'False, each replica uses its own local batch statistics" (keras.optimizers, BatchNormalization, 3.15)',
+        reference="fit: the same fit on one device. Custom loop: the whole batch in one process; with batch norm the "
+        "replicas' rows one after the other, each with its own statistics, from which every copy of a moving "
+        "statistic takes the mean over the replicas.",
         exact="Nowhere: the noise bound.",
         breaks=(
             "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",

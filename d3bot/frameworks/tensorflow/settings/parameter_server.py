@@ -14,7 +14,7 @@ def _workers(setting: Setting) -> int:
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
     if case.loop == "fit":
-        return "Keras 3 documents no fit under ParameterServerStrategy; only a custom loop with a coordinator"
+        return "under ParameterServerStrategy fit takes a DatasetCreator only, which Keras 3 does not have"
     return case_obstacle(case)
 
 
@@ -37,12 +37,14 @@ FAMILY = Family(
     contract=Contract(
         promise="A step that is scheduled while no other runs does to the variables on the servers what it does to "
         "variables of one process, whichever worker takes it.",
-        source='"schedule: Schedule fn to be dispatched to a worker for asynchronous execution"; "join: Blocks until '
-        'all the scheduled functions have finished execution" (tf.distribute.coordinator.ClusterCoordinator, 2.21)',
+        source='"Schedules fn to be dispatched to a worker for asynchronous execution"; "Blocks until all the scheduled '
+        'functions have finished execution" (schedule and join, tf.distribute.coordinator.ClusterCoordinator, 2.21); '
+        '"When using Model.fit, currently only the DatasetCreator input type is supported" '
+        "(tf.distribute.experimental.ParameterServerStrategy, 2.21)",
         reference="The whole batch of each step in one process.",
         exact="Nowhere: the noise bound.",
         breaks=(
-            'loop = "fit": Keras 3 documents no fit under this strategy.',
+            'loop = "fit": under this strategy it takes a DatasetCreator only, which Keras 3 does not have.',
             "Tied weights that are not one shared layer.",
         ),
     ),
