@@ -37,9 +37,9 @@ FAMILY = Family(
     contract=Contract(
         promise="A step that is scheduled while no other runs does to the variables on the servers what it does to "
         "variables of one process, whichever worker takes it.",
-        source='"Schedules fn to be dispatched to a worker for asynchronous execution"; "Blocks until all the scheduled '
-        'functions have finished execution" (schedule and join, tf.distribute.coordinator.ClusterCoordinator, 2.21); '
-        '"When using Model.fit, currently only the DatasetCreator input type is supported" '
+        source='"Schedules fn to be dispatched to a worker for asynchronous execution"; "Blocks until all the '
+        'scheduled functions have finished execution" (schedule and join, tf.distribute.coordinator.ClusterCoordinator, '
+        '2.21); "When using Model.fit, currently only the DatasetCreator input type is supported" '
         "(tf.distribute.experimental.ParameterServerStrategy, 2.21)",
         reference="The whole batch of each step in one process.",
         exact="Nowhere: the noise bound.",
