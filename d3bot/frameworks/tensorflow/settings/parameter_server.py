@@ -38,7 +38,7 @@ FAMILY = Family(
         promise="A step that is scheduled while no other runs does to the variables on the servers what it does to "
         "variables of one process, whichever worker takes it.",
         source='"Schedules fn to be dispatched to a worker for asynchronous execution"; "Blocks until all the '
-        'scheduled functions have finished execution" (schedule and join, tf.distribute.coordinator.ClusterCoordinator, '
+        'scheduled functions have finished execution" (tf.distribute.coordinator.ClusterCoordinator: schedule, join, '
         '2.21); "When using Model.fit, currently only the DatasetCreator input type is supported" '
         "(tf.distribute.experimental.ParameterServerStrategy, 2.21)",
         reference="The whole batch of each step in one process.",
