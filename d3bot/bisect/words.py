@@ -29,9 +29,8 @@ def conclusion(result: Bisection) -> str:
 def describe(result: Bisection) -> list[str]:
     """Return the conclusion, what is known of the commits, and every build tried, a line each."""
     lines = [conclusion(result)]
-    lines += [
-        f"{name}: {point.commit}" for name, point in (("good", result.good), ("bad", result.bad)) if _commit(point)
-    ]
+    ends = (("good", result.good), ("bad", result.bad))
+    lines += [f"{name}: {point.commit}" for name, point in ends if point is not None and point.commit]
     if result.compare:
         note = "" if result.compare_checked else " (not checked: upstream could not be asked)"
         lines.append(f"changes: {result.compare}{note}")

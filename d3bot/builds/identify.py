@@ -215,12 +215,15 @@ def _checked(
             f"{what}: {python} imports {library.version} instead of {version}; remove that environment and try again",
         )
     if overlay is not None:
-        _check_overlay(library, overlay, what)
+        _check_overlay(library, overlay, what, bool(request.companions))
     return library
 
 
-def _check_overlay(library: _Library, overlay: Path, what: str) -> None:
-    """Raise unless every package that the overlay holds is imported from it: else the stock passes for the fork."""
+def _check_overlay(library: _Library, overlay: Path, what: str, companions: bool) -> None:
+    """Raise unless every package that the overlay holds is imported from it: else the stock passes for the fork.
+
+    Only an overlay of companions may hold none of the libraries.
+    """
     held = [name for name in PACKAGES if (overlay / name).is_dir()]
     for name in held:
         file = library.files.get(name)
@@ -228,7 +231,7 @@ def _check_overlay(library: _Library, overlay: Path, what: str) -> None:
             raise SpecError(f"{what}: {overlay} holds {name}, which {library.framework} does not import; remove it")
         if not Path(file).is_relative_to(overlay):
             raise SpecError(f"{what}: {name} is imported from {file}, not from {overlay}; make the overlay anew")
-    if not held:
+    if not held and not companions:
         raise SpecError(f"{what}: {overlay} holds none of the packages {', '.join(PACKAGES)} to put first")
 
 

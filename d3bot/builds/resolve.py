@@ -1,5 +1,6 @@
 """From a typed request to a Build: ask the index, install, identify."""
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -214,15 +215,13 @@ def _wheel(request: Wheel, desk: Desk) -> Build:
 def _wheel_file(request: Wheel, address: str, fragment: str, filename: str, desk: Desk) -> tuple[Path, str]:
     """Return the wheel in the cache, under its own hash, and that hash; a hash in the address must agree."""
     wanted = fragment.removeprefix("sha256=").lower() if fragment.startswith("sha256=") else ""
-    incoming = desk.cache / "wheels" / "incoming"
-    incoming.mkdir(parents=True, exist_ok=True)
     if "://" in address:
-        draft = incoming / filename
-        digest = fetch.download(address, draft, wanted)
-        kept = desk.cache / "wheels" / digest / filename
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        draft.replace(kept)
-        return kept, digest
+        (desk.cache / "wheels").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=desk.cache / "wheels", prefix=".incoming-") as incoming:
+            draft = Path(incoming, filename)
+            desk.log(f"downloading {filename} from {address}")
+            digest = fetch.download(address, draft, wanted)
+            return fetch.keep(draft, digest, desk.cache), digest
     path = Path(address).expanduser().absolute()
     if not path.is_file():
         raise SpecError(f"build {request.text!r}: {path} is not there; give the path of a wheel")
@@ -245,7 +244,7 @@ def _layered(base: Build, request: Exact | Interpreter, desk: Desk) -> Build:
     build = identify.identify(
         Path(base.python),
         folder,
-        Interpreter(request.text, base.python, str(folder)),
+        Interpreter(request.text, base.python, str(folder), request.companions),
         framework=base.framework,
         source=base.source,
         provenance=base.provenance | {"with": _listed(request.companions)},

@@ -136,7 +136,7 @@ def parse(text: str) -> Request:
         return Interpreter(spec, _interpreter(spec, python), folder)
     if head.startswith("python:"):
         return Interpreter(spec, _interpreter(spec, head.removeprefix("python:")), companions=companions)
-    if "://" in head or head.endswith(".whl"):
+    if "://" in head or head.partition("#")[0].endswith(".whl"):
         return _wheel(spec, head, companions)
     if match := _NIGHT.match(head):
         return _nightly(spec, match, companions)
