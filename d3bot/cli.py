@@ -15,10 +15,12 @@ from rich.table import Table
 from d3bot import __version__
 from d3bot.bench.noise import bench_noise
 from d3bot.bench.recall import bench_recall
+from d3bot.bisect import describe
 from d3bot.builds import NoDataError, default_cache
 from d3bot.builds.spec import PINNED
 from d3bot.config import Config, load_config
 from d3bot.doctor import diagnose
+from d3bot.flow.bisect import bisect_source
 from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
 from d3bot.flow.listing import listing
@@ -143,6 +145,40 @@ def replay(
             if verdict.failing and verdict.detail:
                 out_console.print(verdict.detail, markup=False, soft_wrap=True)
     raise typer.Exit(1 if any(verdict.failing for verdict in verdicts) else 0)
+
+
+@app.command()
+def bisect(
+    source: Annotated[Path, typer.Argument(metavar="FINDING|SEED", help="A finding folder or a seed file.")],
+    good: Annotated[
+        str | None, typer.Option(help="A version or day that passes, or NAME==VERSION of a companion.")
+    ] = None,
+    bad: Annotated[str | None, typer.Option(help="One that fails; older than --good asks when it was mended.")] = None,
+    setting: Annotated[str | None, typer.Option("--setting", "-s", help="One setting (default: its own).")] = None,
+    build: Annotated[
+        str | None, typer.Option("--build", "-b", help="Build spec (default: that of the finding).")
+    ] = None,
+    times: Annotated[int | None, typer.Option(help="Tries of each build (default: confirmations).")] = None,
+    as_json: JsonFlag = False,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (default: d3bot.toml).")] = None,
+) -> None:
+    """Find the first bad build, or the first good one, among those that exist.
+
+    An end that is left out is the newest there is.  Exit code 3 if no answer could be had.
+    """
+    loaded = _config(config, confirmations=times)
+    progress = Console(stderr=True, highlight=False)
+
+    def log(line: str) -> None:
+        progress.print(line, markup=False, soft_wrap=True)
+
+    result = bisect_source(source, good, bad, setting, build, loaded, log)
+    if as_json:
+        print(json.dumps(result.model_dump(mode="json", by_alias=True), indent=1))
+    else:
+        for line in describe(result):
+            out_console.print(line, markup=False, soft_wrap=True)
+    raise typer.Exit(3 if result.status in ("unknown", "out-of-time") else 0)
 
 
 @app.command()
