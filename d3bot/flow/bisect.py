@@ -14,6 +14,7 @@ from d3bot.bisect import Answer, Memo, OutOfTimeError, Searched, search
 from d3bot.builds import NoDataError, resolve
 from d3bot.builds.candidates import Option, Span, newest_end, read_end, span
 from d3bot.builds.index import Index
+from d3bot.builds.spec import PINNED
 from d3bot.builds.store import kept_environments, remove
 from d3bot.builds.upstream import REPOSITORIES, Resolves, ask_github, compare_link, older_code, reference
 from d3bot.config import Config
@@ -21,11 +22,12 @@ from d3bot.engine.jobs import EngineError
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.confirm import script_attempt
-from d3bot.flow.finding import write_narrowest
+from d3bot.flow.finding import issue_of, write_narrowest
 from d3bot.flow.harness import Harness
+from d3bot.flow.replay import load_trial
 from d3bot.frameworks import script_env
-from d3bot.history.finding_folder import FindingFolder
-from d3bot.spec import Attempt, Bisection, BisectStatus, Build, Framework, Point, Trial, Verdict
+from d3bot.history.finding_folder import FindingFolder, read_finding, write_finding
+from d3bot.spec import Attempt, Bisection, BisectStatus, Build, Finding, Framework, Point, SpecError, Trial, Verdict
 from d3bot.spec.base import short_hash
 
 Resolve = Callable[[str], Build]
@@ -96,6 +98,52 @@ def question_of(
     broke = good_end.order < bad_end.order
     ends = (good_end, bad_end) if broke else (bad_end, good_end)
     return Question(failure, span(build, *ends, index), "broke" if broke else "mended")
+
+
+def bisect_source(
+    source: Path,
+    good: str | None,
+    bad: str | None,
+    setting: str | None,
+    build_spec: str | None,
+    config: Config,
+    log: Callable[[str], None],
+) -> Bisection:
+    """Bisect a finding folder, whose folder and issue then tell the result, or the one trial of a seed file.
+
+    SpecError if neither end is given or the seed has more than one setting to try; NoDataError if the index or the
+    build that everything starts from cannot be had.
+    """
+    if good is None and bad is None:
+        raise SpecError("bisect needs an end: --bad VERSION where it fails, --good VERSION where it passes, or both")
+    if source.is_dir():
+        folder = read_finding(source)
+        build = _resolved(build_spec, config, log) if build_spec else folder.finding.build
+        question = question_of(build, folder.finding.verdict, config.index, good, bad)
+        result = bisect_finding(folder, question, build, config, log)
+        record(folder, result)
+        return result
+    trials = load_trial(source, setting)
+    if len(trials) > 1:
+        raise SpecError(f"{source}: has {len(trials)} settings; name one with --setting")
+    framework = trials[0].case.framework
+    build = _resolved(build_spec or PINNED[framework], config, log, framework)
+    if build.framework != framework:
+        raise SpecError(f"--build {build_spec}: is {build.framework}, but this is a case of {framework}")
+    return bisect_trial(trials[0], build, config, (good, bad), log)
+
+
+def record(folder: FindingFolder, result: Bisection) -> Finding:
+    """Write a bisection into its finding's folder and issue; return the finding that holds it."""
+    finding = folder.finding.model_copy(update={"bisection": result})
+    issue = issue_of(replace(folder, finding=finding))
+    body = f"# {issue.title}\n\n{issue.body}"
+    write_finding(folder.path.parent.parent, finding, folder.script, folder.output_bad, folder.output_good, body)
+    return finding
+
+
+def _resolved(spec: str, config: Config, log: Callable[[str], None], framework: Framework | None = None) -> Build:
+    return resolve(spec, config.cache, log, framework, config.index, config.stale_days)
 
 
 def bisect_finding(
@@ -181,7 +229,7 @@ def scripts(script: Path) -> Script:
 
 def resolver(config: Config, log: Callable[[str], None], framework: Framework) -> Resolve:
     """Return what installs a build from the configured indexes into the cache."""
-    return lambda spec: resolve(spec, config.cache, log, framework, config.index, config.stale_days)
+    return lambda spec: _resolved(spec, config, log, framework)
 
 
 def discarder(cache: Path) -> Callable[[Build], None]:
