@@ -18,6 +18,7 @@ from d3bot.bench.recall import bench_recall
 from d3bot.bisect import describe
 from d3bot.builds import NoDataError, default_cache
 from d3bot.builds.spec import PINNED
+from d3bot.cli_github import add_commands, tell_actions
 from d3bot.config import Config, load_config
 from d3bot.doctor import diagnose
 from d3bot.flow.bisect import bisect_source
@@ -31,6 +32,7 @@ from d3bot.history.folder import load_run
 from d3bot.report.terminal import print_changes
 from d3bot.spec import SpecError
 from d3bot.templates import data_folder
+from d3bot.tracker.base import TrackerError
 from d3bot.tracker.filing import file_run
 from d3bot.tracker.folder import FolderTracker
 
@@ -120,9 +122,10 @@ def run(
             file=sys.stderr,
         )
         raise typer.Exit(3) from None
-    if loaded.tracker:
-        _file(folder, loaded.tracker, file_all=False, known=known)
+    if loaded.tracker.folder:
+        _file(folder, loaded.tracker.folder, file_all=False, known=known)
     out_console.print(f"report: {folder / 'report.html'}", markup=False)
+    tell_actions(night, known)
     if not night.run.complete:
         raise typer.Exit(3)
     raise typer.Exit(1 if night.new_and_confirmed(known) else 0)
@@ -204,16 +207,6 @@ def compare(
         print_changes(out_console, changes)
     worse = any(change.change in ("regressed", "new-failing", "fails-differently") for change in changes)
     raise typer.Exit(1 if worse else 0)
-
-
-@app.command("file")
-def file_command(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN")],
-    tracker: Annotated[Path, typer.Option(help="Folder of the tracker.")] = Path("issues"),
-    file_all: Annotated[bool, typer.Option("--all", help="File each finding of a first run by itself.")] = False,
-) -> None:
-    """File the findings of a finished run into a folder of Markdown issues."""
-    _file(run_folder, tracker, file_all, load_known(data_folder("seeds")))
 
 
 @app.command("list")
@@ -316,7 +309,7 @@ def main() -> None:
     except SpecError as error:
         _say(str(error))
         code = 2
-    except NoDataError as error:
+    except (NoDataError, TrackerError) as error:
         _say(str(error))
         code = 3
     except BrokenPipeError:
@@ -345,3 +338,6 @@ def _config(file: Path | None, **given: Any) -> Config:
 def _file(run_folder: Path, tracker: Path, file_all: bool, known: dict[str, str]) -> None:
     for decision in file_run(run_folder, FolderTracker(tracker), datetime.now(UTC), file_all, known, issue_of):
         out_console.print(f"{decision.action} {decision.key}: {decision.reason}", markup=False, soft_wrap=True)
+
+
+add_commands(app)

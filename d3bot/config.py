@@ -4,6 +4,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -13,6 +14,7 @@ from d3bot.builds.index import PREFIX as INDEX_PREFIX
 from d3bot.builds.index import Index
 from d3bot.builds.install import default_cache
 from d3bot.builds.spec import parse
+from d3bot.findings.policy import Policy
 from d3bot.spec import SpecError, read_toml
 from d3bot.spec.base import Noun
 
@@ -23,7 +25,7 @@ PREFIX = "D3BOT_"
 NOT_CONFIG = "D3BOT_TEST_"
 """Variables of this form are for the project's own tests."""
 
-_LISTS = ("builds", "settings")
+_LISTS = ("builds", "settings", "allow")
 _SHARD = re.compile(r"^\s*(\d{1,4})\s*/\s*(\d{1,4})\s*$")
 
 
@@ -54,6 +56,95 @@ class Shard(Noun):
         return f"{self.index}/{self.count}"
 
 
+class Labels(Noun):
+    """How issues are labelled; {} stands for the value, and an empty text leaves the label out."""
+
+    framework: str = Field(default="framework: {}", max_length=40)
+    family: str = Field(default="setting: {}", max_length=40)
+    kind: str = Field(default="kind: {}", max_length=40)
+
+    @field_validator("framework", "family", "kind")
+    @classmethod
+    def _one_place(cls, value: str) -> str:
+        if value and (value.count("{}") != 1 or value.count("{") != 1 or value.count("}") != 1):
+            raise ValueError(f"a label holds {{}} once, such as 'kind: {{}}', not {value!r}")
+        return value
+
+
+class TrackerConfig(Noun):
+    """The table [tracker]: where findings go, and how much of them."""
+
+    folder: Path | None = None
+    """Folder tracker: where findings become Markdown files with a lifecycle.  `tracker = "DIR"` is short for it."""
+    repo: str = ""
+    """GitHub repository, owner/name; empty means the workflow's own."""
+    allow: tuple[str, ...] = ()
+    """Repositories other than the workflow's own that may be filed into."""
+    login: str = "github-actions[bot]"
+    """Who the token is: `github-actions[bot]` for GITHUB_TOKEN, `<slug>[bot]` for an App's, a user for theirs."""
+    label: str = Field(default="d3bot", pattern=r"^[A-Za-z0-9][A-Za-z0-9 :._-]{0,39}$")
+    """The label on every issue of d3bot.  `<label>-filing` is its lock while a run files."""
+    labels: Labels = Labels()
+    """The other labels: framework, family, kind."""
+    owners: dict[str, tuple[str, ...]] = {}
+    """Who is assigned: glob on framework/family, such as "torch/fsdp*", to logins; the first that matches counts."""
+    per_run: int = Field(default=5, ge=0, le=100)
+    """New issues of one run; more findings are listed in one overflow issue."""
+    per_day: int = Field(default=20, ge=0, le=500)
+    """New issues of one library in 24 hours."""
+    crowd: int = Field(default=3, ge=1, le=100)
+    """New findings of one setting family and kind that get an issue each."""
+    panic: int = Field(default=25, ge=1, le=1000)
+    """More new keys than this in a run are a bad build: one issue says so, nothing else is filed."""
+    edits: int = Field(default=40, ge=1, le=1000)
+    """Issues that one run brings up to date."""
+    closes: int = Field(default=5, ge=0, le=100)
+    """Issues that one run may close."""
+    requests: int = Field(default=100, ge=20, le=900)
+    """Requests to GitHub of one run; a repository's workflows share 1,000 an hour."""
+    quiet_hours: float = Field(default=48, ge=0, le=24 * 60, allow_inf_nan=False)
+    """After a closing, how long a failure waits before it reopens the issue."""
+    reopen_days: float = Field(default=90, ge=1, le=3650, allow_inf_nan=False)
+    """How long after its closing an issue is reopened; later, a new one is filed."""
+    remind_days: float = Field(default=14, ge=0, le=3650, allow_inf_nan=False)
+    """Days of silence after which an issue that still fails gets a comment, at least 14; 0 means never."""
+    passes: int = Field(default=3, ge=1, le=20)
+    """Fresh processes in which a finding's script must pass before its issue is closed."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_path(cls, data: Any) -> Any:
+        return {"folder": data} if isinstance(data, str | Path) else data
+
+    @field_validator("folder")
+    @classmethod
+    def _home(cls, value: Path | None) -> Path | None:
+        return value.expanduser() if value else value
+
+    @field_validator("remind_days")
+    @classmethod
+    def _patience(cls, value: float) -> float:
+        if 0 < value < 14:
+            raise ValueError("a reminder comes at most every 14 days; give 14 or more, or 0 for never")
+        return value
+
+    def policy(self) -> Policy:
+        """Return the limits that filing into GitHub holds."""
+        return Policy(
+            per_run=self.per_run,
+            per_day=self.per_day,
+            edits=self.edits,
+            closes=self.closes,
+            panic=self.panic,
+            crowd=self.crowd,
+            quiet=timedelta(hours=self.quiet_hours),
+            window=timedelta(days=self.reopen_days),
+            remind=timedelta(days=self.remind_days) if self.remind_days else None,
+            passes=self.passes,
+            night_issue=True,
+        )
+
+
 class Config(Noun):
     """Everything a run is told.  A field is a key of d3bot.toml, and D3BOT_ with its name in capitals a variable."""
 
@@ -82,8 +173,10 @@ class Config(Noun):
     """Seed of the fresh cases; None takes a new one, which the run records."""
     confirmations: int = Field(default=3, ge=1, le=20)
     """How often a failure must be seen again in fresh processes before it counts."""
-    tracker: Path | None = None
-    """Folder tracker: where findings become Markdown files with a lifecycle."""
+    tracker: TrackerConfig = TrackerConfig()
+    """Where findings are filed: a table, or a folder for short."""
+    templates: Path | None = None
+    """A folder laid out like d3bot's own templates/; a file there takes the place of ours of the same name."""
     index: Index = Index()
     """Package indexes: the table [index], or variables such as D3BOT_INDEX_URL."""
     stale_days: int = Field(default=7, ge=1, le=3650)
@@ -129,7 +222,7 @@ class Config(Noun):
     def _no_seeds(cls, value: Any) -> Any:
         return None if value == "none" else value
 
-    @field_validator("seeds", "out", "cache", "tracker")
+    @field_validator("seeds", "out", "cache", "templates")
     @classmethod
     def _home(cls, value: Path | None) -> Path | None:
         return value.expanduser() if value else value
@@ -164,23 +257,46 @@ def load_config(
                 values["index"], origin["index"] = (table | own if isinstance(table, dict) else own), name
                 continue
             key = name.removeprefix(PREFIX).lower()
-            values[key], origin[key] = _from_text(key, text), name
+            inner = key.removeprefix("tracker_")
+            if inner != key:
+                values["tracker"] = _table(values.get("tracker")) | {inner: _from_text(inner, text)}
+                origin["tracker"] = name
+            elif key == "tracker":
+                values[key], origin[key] = _table(values.get(key)) | {"folder": text.strip()}, name
+            else:
+                values[key], origin[key] = _from_text(key, text), name
     for key, value in (cli or {}).items():
         if value is not None:
-            values[key], origin[key] = value, f"--{key}"
-    for key in values:
-        if key not in Config.model_fields:
-            close = difflib.get_close_matches(key, Config.model_fields, n=1)
-            mend = f"did you mean {close[0]}?" if close else f"known are {', '.join(Config.model_fields)}"
-            raise SpecError(f"{origin[key]}: there is no such setting; {mend}")
+            values[key] = _table(values.get(key)) | _table(value) if key == "tracker" else value
+            origin[key] = f"--{key}"
+    _check_names(values, Config, origin, "")
     try:
         return Config.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         where = origin.get(str(first["loc"][0]), "configuration") if first["loc"] else "configuration"
-        if first["loc"][:1] == ("index",) and not where.startswith(PREFIX):
+        if first["loc"][:1] in (("index",), ("tracker",)) and not where.startswith(PREFIX):
             where += "".join(f".{part}" for part in first["loc"][1:])
         raise SpecError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _table(value: Any) -> dict[str, Any]:
+    """Return [tracker] as a table, whichever way it was written."""
+    return dict(value) if isinstance(value, Mapping) else {} if value is None else {"folder": value}
+
+
+def _check_names(values: Mapping[str, Any], model: type[Noun], origin: Mapping[str, str], above: str) -> None:
+    """SpecError for a key that there is not, with the one that was probably meant."""
+    for key, value in values.items():
+        where = origin[key] if not above else f"{above}.{key}"
+        field = model.model_fields.get(key)
+        if field is None:
+            close = difflib.get_close_matches(key, model.model_fields, n=1)
+            mend = f"did you mean {close[0]}?" if close else f"known are {', '.join(model.model_fields)}"
+            raise SpecError(f"{where}: there is no such setting; {mend}")
+        inner = field.annotation
+        if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, Noun):
+            _check_names(value, inner, origin, where)
 
 
 def _from_text(key: str, text: str) -> str | list[str]:

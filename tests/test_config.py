@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d3bot.config import Config, Shard, load_config
+from d3bot.config import Config, Shard, TrackerConfig, load_config
 from d3bot.spec import SpecError
 
 
@@ -66,7 +66,7 @@ def test_every_key_of_a_file(folder: Path) -> None:
         workers=2,
         seed=7,
         confirmations=4,
-        tracker=Path("issues"),
+        tracker=TrackerConfig(folder=Path("issues")),
     )
 
 

@@ -32,7 +32,8 @@ _ESCAPES = {
 # An underscore within a word is no markup, and names read better without the backslash.
 _SPECIAL = re.compile(r"[\\`*{}\[\]!~&<>|$@#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _REFERENCE = re.compile(r"\bGH-(?=\d)|:(?=//)|\bwww(?=\.)", re.IGNORECASE)
-_DOCUMENT = re.compile(r"https://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/#?=&%-]*)?")
+# Not of an issue, a pull request or a commit: GitHub would tell everybody there that it was mentioned.
+_DOCUMENT = re.compile(r"(?!.*/(?:issues|pull|discussions|commit)/)https://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/#?=&%-]*)?")
 
 
 def strip_control(text: str) -> str:

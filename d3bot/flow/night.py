@@ -20,6 +20,7 @@ from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.findings.group import Group, group_failing
 from d3bot.flow.confirm import again, flaky
+from d3bot.flow.evidence import gather
 from d3bot.flow.finding import Context, make_finding
 from d3bot.flow.harness import Harness
 from d3bot.flow.plan_file import PLAN, load_plan, write_plan
@@ -109,8 +110,8 @@ def load_seeds(folder: Path | None, framework: Framework) -> list[Seed]:
     return seeds
 
 
-def run_night(config: Config, out: Path, console: Console, resume: bool = False) -> Night:
-    """Do the whole job and leave the run folder of it at `out`.
+def run_night(config: Config, out: Path, console: Console, resume: bool = False, look: bool = True) -> Night:
+    """Do the whole job and leave the run folder of it at `out`; without `look`, no failure is looked into.
 
     SpecError for wrong input, NoDataError if a build cannot be had.  A KeyboardInterrupt leaves the folder so that
     `resume` continues it.
@@ -161,10 +162,16 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False)
                 trials = [*trials, *more]
                 write_plan(out, trials)
         ordered = [verdicts[trial.id] for trial in trials if trial.id in verdicts]
-        findings, changed = _make_findings(config, out, run, base, before, harnesses, trials, ordered, console)
-        for verdict in changed.values():
-            writer.append(verdict)
-        ordered = [changed.get(verdict.trial, verdict) for verdict in ordered]
+        findings: list[Finding] = []
+        if look:
+            findings, changed = _make_findings(config, out, run, base, before, harnesses, trials, ordered, console)
+            for verdict in changed.values():
+                writer.append(verdict)
+            ordered = [changed.get(verdict.trial, verdict) for verdict in ordered]
+        if look and before:
+            failing = {verdict.key for verdict in ordered if verdict.failing} | {item.key for item in findings}
+            of_framework = {build.framework: build for build in builds}
+            gather(before.folder, of_framework, failing, out, config.confirmations, config.shard)
         seconds = round(run.seconds + time.monotonic() - began, 1)
         night = _finish(out, run, trials, ordered, findings, before, seconds, writer)
     print_summary(console, night.run, night.verdicts, night.changes, night.findings)

@@ -80,6 +80,7 @@ class GitHubTracker:
         self._lease: Lease | None = None
         self._memory: tuple[int, int] | None = None
         self._remembered = ""
+        self._writes = True
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -115,6 +116,11 @@ class GitHubTracker:
         found = {key: self._one(candidates) for key, candidates in by_key.items()}
         aliases = {alias: record for record in found.values() for alias in record.aliases}
         return aliases | found
+
+    def peek(self) -> Mapping[str, Record]:
+        """Return what `records` does, and write nothing meanwhile."""
+        self._writes = False
+        return self.records()
 
     def create(self, record: Record, body: str) -> None:
         """Create the issue of a record, once.  TrackerError if that cannot be done, or not for sure."""
@@ -193,9 +199,20 @@ class GitHubTracker:
 
         self._client.create(f"commenting on #{number}", post, find)
 
-    def number_of(self, key: str) -> int:
-        """Return the number of the issue that was created for a key in this session; 0 if there is none."""
-        return next((n for n, issue in self._issues.items() if key_in(issue.get("body") or "") == key), 0)
+    def has_comment(self, number: int, tag: str, login: str) -> bool:
+        """Return whether d3bot commented on an issue with this tag."""
+        mark = f"<!-- d3bot:{tag} -->"
+        return any(
+            mark in (row.get("body") or "") and (row.get("user") or {}).get("login") == login
+            for page in self._client.pages(f"/issues/{number}/comments", {})
+            for row in page
+        )
+
+    def record_of(self, number: int) -> Record | None:
+        """Return the record in an issue that was listed, also one that gave way to another; None if it holds none."""
+        issue = self._issues.get(number)
+        key = key_in((issue or {}).get("body") or "")
+        return _record(key, issue, self._naming.login) if issue and key else None
 
     def _post(self, record: Record, title: str, body: str, assignees: Sequence[str]) -> int:
         labels = self._naming.labels(record)
@@ -239,7 +256,7 @@ class GitHubTracker:
             return real[-1]
         first, *others = opened
         runs = tuple(dict.fromkeys(run for record in opened for run in record.seen_runs))
-        for other in others:
+        for other in others if self._writes else ():
             self._give_way(other, first.number)
         return first.model_copy(update={"seen_runs": runs, "last_seen": max(record.last_seen for record in opened)})
 
@@ -256,6 +273,8 @@ class GitHubTracker:
             if error.status != 404:
                 raise
             self._remembered = ""
+            if not self._writes:
+                return None
             self._client.create(f"making the label {name}", lambda: self._label(name), lambda: self._has_label(name))
         match = _MEMORY.search(self._remembered)
         return (int(match[1]), int(match[2])) if match else None

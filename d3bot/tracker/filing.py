@@ -72,21 +72,16 @@ def file_run(
     folders = [_read(path, run) for path in list_findings(run_dir)]
     evidence = load_evidence(run_dir)
     decisions: list[Decision] = []
-    with tracker.locked():
-        job = _Filing(
-            run, started, tracker, dict(tracker.records()), now, file_all, known or {}, render, policy, templates
-        )
-        if not run.complete:
-            decisions += [Decision(key=each.finding.key, action="delay", reason=INCOMPLETE) for each in folders]
-            if policy.night_issue:
-                decisions += job.tell_of_night(INCOMPLETE)
-        else:
-            if policy.night_issue:
-                decisions += job.tell_of_recovery()
-            for framework in sorted({build.framework for build in run.builds}):
-                mine = [folder for folder in folders if folder.finding.build.framework == framework]
-                decisions += job.file(framework, mine, loaded)
-            decisions += job.close(evidence)
+    try:
+        with tracker.locked():
+            records = dict(tracker.records())
+            job = _Filing(run, started, tracker, records, now, file_all, known or {}, render, policy, templates)
+            job.run_all(folders, loaded, evidence, decisions)
+    except TrackerError as error:
+        # What was decided before stays true; of the rest, the next run decides.
+        done = {decision.key for decision in decisions}
+        left = [folder.finding.key for folder in folders if folder.finding.key not in done] or [infrastructure_key()]
+        decisions += [Decision(key=key, action="failed", reason=line(str(error), 300)) for key in left]
     write_atomic(run_dir / DECISIONS, _dump(run, now, decisions))
     return decisions
 
@@ -122,6 +117,24 @@ class _Filing:
     closes: int = 0
     listed: dict[str, str] = field(default_factory=dict)
     """Key -> the open record that lists it in place of a record of its own."""
+
+    def run_all(
+        self,
+        folders: Sequence[FindingFolder],
+        loaded: LoadedRun,
+        evidence: Sequence[Evidence],
+        decisions: list[Decision],
+    ) -> None:
+        """Decide about everything in a run, adding to `decisions` as it goes."""
+        if not self.run.complete:
+            decisions += [Decision(key=each.finding.key, action="delay", reason=INCOMPLETE) for each in folders]
+            decisions += self.tell_of_night(INCOMPLETE) if self.policy.night_issue else []
+            return
+        decisions += self.tell_of_recovery() if self.policy.night_issue else []
+        for framework in sorted({build.framework for build in self.run.builds}):
+            mine = [folder for folder in folders if folder.finding.build.framework == framework]
+            decisions += self.file(framework, mine, loaded)
+        decisions += self.close(evidence)
 
     def file(self, framework: Framework, folders: Sequence[FindingFolder], loaded: LoadedRun) -> list[Decision]:
         """File the findings of one framework of a complete run."""

@@ -1,0 +1,185 @@
+"""Shards of one run, made into one run folder again; a missing one makes it incomplete, loudly."""
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from d3bot import __version__
+from d3bot.flow.evidence import FIXED, known_findings
+from d3bot.flow.night import MAX_NO_DATA, Night
+from d3bot.flow.plan_file import PLAN, load_plan, write_plan
+from d3bot.history.changes import compare
+from d3bot.history.evidence import load_evidence, write_evidence
+from d3bot.history.files import write_atomic
+from d3bot.history.finding_folder import FINDINGS, FindingFolder, list_findings, read_finding
+from d3bot.history.folder import LoadedRun, RunWriter, load_run, write_changes
+from d3bot.report.html import render_html
+from d3bot.report.summary import summary_markdown
+from d3bot.spec import KINDS, SETTLED, Build, Evidence, Run, SpecError, Trial, Verdict, short_hash
+
+
+@dataclass(frozen=True)
+class Part:
+    """One shard of a run: its folder, which part it is, and what it holds."""
+
+    folder: Path
+    index: int
+    count: int
+    loaded: LoadedRun
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The run that shards make together, and what is missing from it, in words."""
+
+    night: Night
+    missing: tuple[str, ...]
+
+
+def merge_runs(folders: Sequence[Path], out: Path, previous: Path | None = None, shards: int | None = None) -> Merged:
+    """Merge shards into a new run folder; of several attempts at one shard the last complete one counts.
+
+    `shards` is how many there must be, by default what the parts say.  SpecError if the parts are not of one run.
+    """
+    parts = _chosen([_part(folder) for folder in folders])
+    if not parts:
+        raise SpecError("merge: no run folder given; give the folder of every shard")
+    count = shards or parts[0].count
+    _check_alike(parts, count)
+    there = {part.index for part in parts}
+    missing = [f"shard {index}/{count} is missing" for index in range(1, count + 1) if index not in there]
+    missing += [f"shard {part.index}/{count} is incomplete" for part in parts if not part.loaded.run.complete]
+    before = load_run(previous) if previous else None
+    verdicts = _verdicts(parts)
+    trials = _trials(parts)
+    run = _run(parts, verdicts, trials, not missing, before.run.run if before else "")
+    writer = RunWriter.create(out, run)
+    with writer:
+        write_plan(out, trials)
+        for verdict in verdicts:
+            writer.append(verdict)
+        chosen = _findings(parts, out)
+        _evidence(parts, out, {verdict.key for verdict in verdicts if verdict.failing} | chosen.keys())
+        changes = compare(before.verdicts if before else [], verdicts)
+        findings = [folder.finding for folder in chosen.values()]
+        write_changes(out, run.previous, changes)
+        write_atomic(out / "summary.md", _missing(missing) + summary_markdown(run, verdicts, changes, findings))
+        read_back = [replace(folder, path=out / FINDINGS / key) for key, folder in chosen.items()]
+        write_atomic(out / "report.html", render_html(run, verdicts, changes, read_back))
+        writer.finish(run)
+    return Merged(Night(run, tuple(verdicts), tuple(changes), tuple(findings), out), tuple(missing))
+
+
+def _part(folder: Path) -> Part:
+    loaded = load_run(folder)
+    shard = loaded.run.config.get("shard")
+    if not isinstance(shard, Mapping) or not all(isinstance(shard.get(name), int) for name in ("index", "count")):
+        raise SpecError(f"{folder}: does not say which shard it is; run it with --shard I/N")
+    return Part(folder, shard["index"], shard["count"], loaded)
+
+
+def _chosen(parts: Sequence[Part]) -> list[Part]:
+    """Return one part for each shard: the last complete attempt, else the one that got furthest."""
+    best: dict[int, Part] = {}
+    for part in sorted(parts, key=_worth):
+        best[part.index] = part
+    return [best[index] for index in sorted(best)]
+
+
+def _worth(part: Part) -> tuple[bool, int, str]:
+    run = part.loaded.run
+    return (run.complete, 0 if run.complete else len(part.loaded.verdicts), run.started)
+
+
+def _check_alike(parts: Sequence[Part], count: int) -> None:
+    first = parts[0]
+    for part in parts:
+        if part.count != count or part.index > count:
+            raise SpecError(f"{part.folder}: is shard {part.index}/{part.count}, but {count} shards are merged")
+        for what, mine, theirs in (
+            ("seed", part.loaded.run.seed, first.loaded.run.seed),
+            ("builds", _names(part.loaded.run.builds), _names(first.loaded.run.builds)),
+            ("previous run", part.loaded.run.previous, first.loaded.run.previous),
+        ):
+            if mine != theirs:
+                raise SpecError(
+                    f"{part.folder}: its {what} ({mine}) is not that of {first.folder} ({theirs}); run it again"
+                )
+
+
+def _names(builds: Sequence[Build]) -> list[str]:
+    """Return what must be equal on every shard; processors may differ from runner to runner."""
+    return [f"{build.label} {build.overlay} {sorted(build.packages.items())}" for build in builds]
+
+
+def _verdicts(parts: Sequence[Part]) -> list[Verdict]:
+    found = {}
+    for part in parts:
+        for verdict in part.loaded.verdicts:
+            found[verdict.trial] = verdict.model_copy(update={"shard": f"{part.index}/{part.count}"})
+    return list(found.values())
+
+
+def _trials(parts: Sequence[Part]) -> list[Trial]:
+    found: dict[str, Trial] = {}
+    for part in parts:
+        if (part.folder / PLAN).exists():
+            found |= {trial.id: trial for trial in load_plan(part.folder)}
+    return list(found.values())
+
+
+def _run(
+    parts: Sequence[Part], verdicts: Sequence[Verdict], trials: Sequence[Trial], whole: bool, previous: str
+) -> Run:
+    first = min((part.loaded.run for part in parts), key=lambda run: run.started)
+    kinds = Counter(verdict.kind for verdict in verdicts)
+    coverage = Counter(verdict.setting for verdict in verdicts if verdict.kind in SETTLED)
+    name = short_hash(" ".join(part.loaded.run.run for part in parts))
+    done = {verdict.trial for verdict in verdicts}
+    return first.model_copy(
+        update={
+            "run": f"{first.run.rpartition('-')[0] or first.run}-{name[:6]}",
+            "seconds": max(part.loaded.run.seconds for part in parts),
+            "config": {**first.config, "shard": {"index": 1, "count": 1}},
+            "trials": len(verdicts),
+            "counts": {kind: kinds[kind] for kind in KINDS if kinds[kind]},
+            "coverage": dict(sorted(coverage.items())),
+            "complete": whole and all(t.id in done for t in trials) and kinds["no-data"] <= MAX_NO_DATA * len(verdicts),
+            "previous": previous or first.previous,
+            "version": __version__,
+        }
+    )
+
+
+def _findings(parts: Sequence[Part], out: Path) -> dict[str, FindingFolder]:
+    """Copy one folder for each key, the best that any shard has, with the trials of all; return them by key."""
+    found: dict[str, list[FindingFolder]] = {}
+    for part in parts:
+        for path in list_findings(part.folder):
+            folder = read_finding(path)
+            found.setdefault(folder.finding.key, []).append(folder)
+    chosen = {}
+    for key, folders in sorted(found.items()):
+        best = min(folders, key=lambda each: (not each.finding.verified, len(each.script)))
+        shutil.copytree(best.path, out / FINDINGS / key)
+        chosen[key] = best
+    return chosen
+
+
+def _evidence(parts: Sequence[Part], out: Path, failing: set[str]) -> None:
+    """Keep evidence and kept findings of keys that fail in no shard."""
+    items: dict[str, Evidence] = {}
+    for part in parts:
+        items |= {item.key: item for item in load_evidence(part.folder) if item.key not in failing}
+        for folder in known_findings(part.folder):
+            key = folder.finding.key
+            if folder.path.parent.name == FIXED and key not in failing and not (out / FIXED / key).exists():
+                shutil.copytree(folder.path, out / FIXED / key)
+    if items:
+        write_evidence(out, list(items.values()))
+
+
+def _missing(missing: Sequence[str]) -> str:
+    return "".join(f"> **{text}**\n" for text in missing) + ("\n" if missing else "")
