@@ -42,7 +42,7 @@ FAMILY = Family(
         '2.21); "When using Model.fit, currently only the DatasetCreator input type is supported" '
         "(tf.distribute.experimental.ParameterServerStrategy, 2.21)",
         reference="The whole batch of each step in one process.",
-        exact="Nowhere: the noise bound.",
+        exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise. The noise bound.",
         breaks=(
             'loop = "fit": under this strategy it takes a DatasetCreator only, which Keras 3 does not have.',
             "Tied weights that are not one shared layer.",
