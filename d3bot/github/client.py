@@ -66,6 +66,8 @@ class Client:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     log: Callable[[str], None] = lambda text: None
     requests_made: int = 0
+    reserved: int = 4
+    """Requests kept back for letting go of the tracker at the end."""
     _waited: float = 0.0
     _wrote: bool = False
     _pages: dict[str, tuple[str, Any, bool]] = field(default_factory=dict)
@@ -166,7 +168,7 @@ class Client:
     def _limited(self, what: str, act: Callable[[], T]) -> T:
         """Carry a request out, waiting where GitHub says so: a request that a limit stopped was not carried out."""
         while True:
-            if self.requests_made >= self.max_requests:
+            if self.requests_made >= self.max_requests - self.reserved:
                 raise ExhaustedError(
                     f"{what}: the {self.max_requests} requests of this run are spent; the next one goes on"
                 )

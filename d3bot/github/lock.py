@@ -37,16 +37,19 @@ def held(client: Client, label: str) -> Iterator[Lease]:
     """Hold the tracker; ExhaustedError if another filer keeps it for five minutes."""
     name = f"{label}-filing"
     nonce = secrets.token_hex(8)
+    kept = client.reserved
     lease = Lease(client, _acquire(client, name, nonce))
     try:
         yield lease
     finally:
+        client.reserved = 0
         try:
             note = _note(client, name)
             if note is not None and note[0] == nonce:
                 _remove(client, name)
         except TrackerError as error:
             client.log(f"the lock {name} stays until {lease.until:%H:%M} UTC: {error}")
+        client.reserved = kept
 
 
 def _acquire(client: Client, name: str, nonce: str) -> datetime:

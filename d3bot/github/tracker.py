@@ -139,7 +139,10 @@ class GitHubTracker:
                 raise
             # Refused as a whole: somebody in the table of owners cannot be assigned here.
             number = self._post(record, title, text, [])
-        self._settle(record.key, number)
+        try:
+            self._settle(record.key, number)
+        except TrackerError as error:
+            self._client.log(f"#{number} is filed; whether another one is beside it, the next run sees: {error}")
 
     def update(self, record: Record, note: str = "", body: str = "") -> None:
         """Edit the issue of a record, which notifies nobody, and comment where the state changed."""

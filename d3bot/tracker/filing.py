@@ -147,7 +147,7 @@ class _Filing:
             return self._panic(sorted(new), folders)
         decided = [(folder, self._decide(folder)) for folder in folders]
         ready = [folder for folder, decision in decided if decision.action == "file"]
-        rest, reasons = ([], {}) if self.file_all else self._beyond_budget(framework, ready)
+        rest, reasons = ([], {}) if self.file_all else self._beyond_budget(framework, ready, folders)
         decisions = []
         # What is new first; then what waited longest, so that no record starves where there are many.
         order = sorted(decided, key=lambda pair: (pair[1].action != "file", self._waiting_since(pair[0])))
@@ -236,6 +236,10 @@ class _Filing:
         }
         return next(iter(kin.values())) if len(kin) == 1 else None
 
+    def _is_open(self, key: str) -> bool:
+        record = self._record(key)
+        return record is not None and record.state == "open"
+
     def _listed_keys(self, framework: Framework) -> dict[str, str]:
         """Return the keys that must not be filed because the open summary of the first run lists them."""
         summary = self.records.get(summary_key(framework))
@@ -260,7 +264,7 @@ class _Filing:
         return (record.last_seen if record else self.now, folder.finding.key)
 
     def _beyond_budget(
-        self, framework: Framework, ready: Sequence[FindingFolder]
+        self, framework: Framework, ready: Sequence[FindingFolder], folders: Sequence[FindingFolder]
     ) -> tuple[list[FindingFolder], dict[str, Decision]]:
         """Return the findings that get no record of their own now, and the decision about each."""
         own = [
@@ -274,19 +278,17 @@ class _Filing:
             self.policy.per_day - today,
         )
         groups: dict[str, list[FindingFolder]] = defaultdict(list)
-        for folder in ready:
-            groups[_group(folder)].append(folder)
+        for folder in folders:
+            if folder.finding.verified and not is_catch_all(folder.finding.key):
+                groups[_group(folder)].append(folder)
         where = overflow_key(framework)
-        listed = self.records[where].covers if where in self.records else ()
+        taken = {name for name, group in groups.items() if any(self._is_open(each.finding.key) for each in group)}
         rest, reasons = [], {}
         for folder in sorted(ready, key=lambda each: (each.finding.regression != "regression", each.finding.key)):
-            crowd = groups[_group(folder)]
-            # A crowd that is listed already has its one issue; its others stay where they are until few are left.
-            told = any(each.finding.key in listed for each in crowd)
-            if len(crowd) > self.policy.crowd and (folder is not crowd[0] or told):
-                reason = (
-                    f"one of {len(crowd)} new findings of {_group(folder)}: one gets an issue, {where} lists the others"
-                )
+            name = _group(folder)
+            if len(groups[name]) > self.policy.crowd and name in taken:
+                # One cause, more often than not: the others wait in the list until what is filed is mended.
+                reason = f"one of {len(groups[name])} findings of {name}: one gets an issue, {where} lists the others"
             elif room <= 0:
                 reason = (
                     f"the budget of {self.policy.per_run} new issues a run and {self.policy.per_day} a day is spent"
@@ -294,6 +296,7 @@ class _Filing:
                 reason += f": listed in {where}"
             else:
                 room -= 1
+                taken.add(name)
                 continue
             rest.append(folder)
             reasons[folder.finding.key] = Decision(key=folder.finding.key, action="delay", reason=reason)

@@ -159,6 +159,8 @@ class _Storage(BaseHTTPRequestHandler):
 class _Handler(BaseHTTPRequestHandler):
     proxy: Proxy
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -361,8 +363,13 @@ def _beyond_limits(path: str, body: Any) -> str:
 def _mended(data: Any) -> Any:
     """Return a reply without the emulator's own departures from GitHub's description."""
     if isinstance(data, list):
-        return [_mended(row) for row in data]
+        # GitHub knows no event "opened".
+        return [_mended(row) for row in data if not (isinstance(row, dict) and row.get("event") == "opened")]
     if isinstance(data, dict):
+        if "commit_id" in data and "event" in data:
+            data = {n: v for n, v in data.items() if v is not None or n.startswith("commit_")}
+            data = {**data, "performed_via_github_app": None}
+            data.pop("issue", None)
         return {name: _mended(value) for name, value in data.items()}
     if isinstance(data, str) and data.startswith("http") and " " not in data:
         return data.replace("[bot]", "%5Bbot%5D")
