@@ -34,8 +34,8 @@ def write_summary(path: Path | None, text: str) -> None:
     used = path.stat().st_size if path.exists() else 0
     data = text.encode(errors="backslashreplace")
     note = b"\n\n*The rest is left out: GitHub would drop the whole summary. The run's artifact holds everything.*\n"
-    room = MAX_SUMMARY - used
-    if len(data) + 1 > room:
+    room = MAX_SUMMARY - used - 1
+    if len(data) > room:
         data = data[: max(0, room - len(note))] + note if room > len(note) else b""
     _append(path, data.decode(errors="ignore") + ("\n" if data else ""))
 

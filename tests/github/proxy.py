@@ -251,7 +251,11 @@ class _Handler(BaseHTTPRequestHandler):
             return 302, {"Location": f"http://127.0.0.2:{port}/{match[1]}"}, None
         if re.search(r"/actions/workflows/[^/]+/runs$", path):
             wanted = {name: query[name] for name in ("event", "branch") if name in query}
-            rows = [run for run in proxy.runs if all(run.get(n if n == "event" else "head_branch") == v for n, v in wanted.items())]
+            rows = [
+                run
+                for run in proxy.runs
+                if all(run.get(n if n == "event" else "head_branch") == v for n, v in wanted.items())
+            ]
             if query.get("status") == "success":
                 rows = [run for run in rows if run["conclusion"] == "success"]
             return 200, {}, {"total_count": len(rows), "workflow_runs": rows}
@@ -273,7 +277,9 @@ class _Handler(BaseHTTPRequestHandler):
                 for name, text in given.items():
                     if name not in operation[kind]:
                         self.proxy.violations.append(f"{where}: there is no parameter {name}")
-                    elif not any(_validator(operation[kind][name]).is_valid(value) for value in _readings(unquote(text))):
+                    elif not any(
+                        _validator(operation[kind][name]).is_valid(value) for value in _readings(unquote(text))
+                    ):
                         self.proxy.violations.append(f"{where}: {name}={text} does not fit")
             if operation["request"] is not None and body is not None:
                 self._check(f"{where} request", operation["request"], body)
@@ -328,7 +334,10 @@ class _Handler(BaseHTTPRequestHandler):
             return [self._timed(row) for row in data]
         if isinstance(data, dict) and isinstance(data.get("url"), str):
             known = self.proxy.times.get(_name(data["url"]), {})
-            return {**data, **{n: v for n, v in known.items() if n in data and (n != "closed_at" or data.get("state") == "closed")}}
+            return {
+                **data,
+                **{n: v for n, v in known.items() if n in data and (n != "closed_at" or data.get("state") == "closed")},
+            }
         return data
 
 
@@ -370,6 +379,10 @@ def _mended(data: Any) -> Any:
             data = {n: v for n, v in data.items() if v is not None or n.startswith("commit_")}
             data = {**data, "performed_via_github_app": None}
             data.pop("issue", None)
+        if "role_name" in data and isinstance(data.get("user"), dict):
+            data = {**data, "user": {**data["user"], "role_name": data["role_name"]}}
+        if "annotations_count" in data:
+            data = {**data, "annotations_url": "http://127.0.0.1/annotations"}
         return {name: _mended(value) for name, value in data.items()}
     if isinstance(data, str) and data.startswith("http") and " " not in data:
         return data.replace("[bot]", "%5Bbot%5D")

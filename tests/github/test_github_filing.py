@@ -76,7 +76,9 @@ def test_a3_two_filers_and_a_listing_that_lags_make_one_issue(hub, tmp_path, kin
     folders = [night(tmp_path, number, hub.clock.now(), [ONE]) for number in (1, 2)]
     hub.proxy.faults += [Fault(kind, "GET", "/issues$", 3)]
     threads = [
-        threading.Thread(target=file_run, args=(folder, hub.tracker(f"r{i}"), hub.clock.now()), kwargs={"policy": POLICY})
+        threading.Thread(
+            target=file_run, args=(folder, hub.tracker(f"r{i}"), hub.clock.now()), kwargs={"policy": POLICY}
+        )
         for i, folder in enumerate(folders)
     ]
     for thread in threads:
@@ -137,7 +139,9 @@ def test_a7_and_one_before_it_was_stored_is_made_good(hub, filing):
 
 def test_a8_one_failure_under_other_words_joins_its_issue_as_a_variant(hub, filing):
     setting = Setting.parse("ddp(world=2)")
-    keys = [f"torch-ddp-crashed-{name}-reduce_scatter_hook-0000000{i}" for i, name in enumerate(("keyerror", "valueerror"))]
+    keys = [
+        f"torch-ddp-crashed-{name}-reduce_scatter_hook-0000000{i}" for i, name in enumerate(("keyerror", "valueerror"))
+    ]
     hang = "torch-ddp-hung-reduce_scatter_hook-00000003"
     filing(1, failing("a", "crashed", "ddp", key=keys[0], setting=setting))
     hub.clock.sleep(86400)
@@ -314,7 +318,8 @@ def test_f1_two_filers_at_once_lose_no_sighting(hub, tmp_path):
     hub.clock.sleep(86400)
     folders = [night(tmp_path, number, hub.clock.now(), [ONE]) for number in (2, 3)]
     threads = [
-        threading.Thread(target=file_run, args=(folder, hub.tracker(folder.name), hub.clock.now())) for folder in folders
+        threading.Thread(target=file_run, args=(folder, hub.tracker(folder.name), hub.clock.now()))
+        for folder in folders
     ]
     for thread in threads:
         thread.start()
@@ -336,7 +341,11 @@ def test_f2_an_older_run_that_ends_late_changes_nothing(hub, filing):
 
 
 def test_a_lock_that_a_killed_filer_left_is_taken_over(hub, filing):
-    hub.person("POST", "/labels", {"name": "d3bot-filing", "color": "ededed", "description": "0123456789abcdef until 2026-11-30T03:20:00Z"})
+    hub.person(
+        "POST",
+        "/labels",
+        {"name": "d3bot-filing", "color": "ededed", "description": "0123456789abcdef until 2026-11-30T03:20:00Z"},
+    )
     assert filing(1, ONE) == {ONE.key: "file"}
     assert hub.clock.slept > 100
 
@@ -399,7 +408,9 @@ def test_j4_the_label_is_made_where_it_is_missing(hub, filing):
 
 def test_j2_a_rank_that_died_is_filed_with_its_signal(hub, filing):
     died = failing("x", "died").model_copy(
-        update={"verdict": verdict("died", reason="rank 1 died: SIGSEGV", key=failing("x", "died").key, detail="last words")}
+        update={
+            "verdict": verdict("died", reason="rank 1 died: SIGSEGV", key=failing("x", "died").key, detail="last words")
+        }
     )
     assert filing(1, died) == {died.key: "file"}
     assert "SIGSEGV" in hub.issues()[0]["body"]

@@ -27,7 +27,17 @@ USED = {
     f"{R}/actions/runs/{{run_id}}/artifacts": ["get"],
     f"{R}/actions/workflows/{{workflow_id}}/runs": ["get"],
 }
-DROPPED = ("description", "example", "examples", "externalDocs", "title", "summary", "xml", "discriminator", "deprecated")
+DROPPED = (
+    "description",
+    "example",
+    "examples",
+    "externalDocs",
+    "title",
+    "summary",
+    "xml",
+    "discriminator",
+    "deprecated",
+)
 
 
 def plain(schema):
