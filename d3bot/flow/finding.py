@@ -11,6 +11,7 @@ from d3bot.findings.issue import Issue, render_issue
 from d3bot.findings.title import title_of
 from d3bot.flow.confirm import SCRIPT_SECONDS, Confirmation, confirm, script_attempt, script_shows
 from d3bot.flow.harness import Harness, Judged
+from d3bot.flow.replay import UNMEASURED
 from d3bot.frameworks import View, family_of, render
 from d3bot.frameworks.format import format_files
 from d3bot.history.finding_folder import FindingFolder, write_finding
@@ -89,7 +90,8 @@ def _view(judged: Judged, roles: frozenset[Role]) -> View:
     """Return the view with one bound for all arrays if that still tells right from wrong, else one for each."""
     seen = [item for item in judged.judgement.differences if item.parsed.role in roles]
     bounds = {item.name: _rounded_up(item) for item in seen if item.bound}
-    widest = max(bounds.values(), default=0.0)
+    # Where the distributed side gave nothing to compare, a mended build must not fail the script by rounding.
+    widest = max(bounds.values(), default=0.0 if seen else UNMEASURED[judged.trial.case.dtype])
     wrong = [item.error for item in seen if item.wrong]
     if not wrong or min(wrong) > 10 * widest:
         return View(roles, {}, widest)
