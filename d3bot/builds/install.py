@@ -12,7 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -65,6 +65,8 @@ class Recipe:
     """Searched beside the general index, or empty."""
     wheels: tuple[Listed, ...] = ()
     """Wheels that an index has been asked for, the library first; downloaded, checked and installed as files."""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """Kept with the environment, so that it can be told without the index: index, night, wheels, companions."""
 
     @property
     def folder(self) -> str:
@@ -88,6 +90,7 @@ class Installed:
     """`sha256:...` of the library's wheel, or empty."""
     pip_config: str = "isolated"
     """Whether the machine's pip configuration took part when it was made."""
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def home(self) -> Path:
@@ -143,6 +146,20 @@ def install(plan: Recipe, cache: Path, log: Log, index: Index, find: Find = lamb
         lock.release()
 
 
+def find_made(cache: Path, name: str, version: str, companions: str) -> Installed | None:
+    """Return the environment of a nightly made earlier, held by this process: nights vanish from their index."""
+    for marker in sorted((cache / "envs").glob(f"{name}-{version}-*/ready.json")):
+        hold(marker.parent)
+        found = _ready(marker.parent)
+        if found is not None and found.provenance.get("with", "") == companions and _this_python(marker.parent):
+            return found
+    return None
+
+
+def _this_python(home: Path) -> bool:
+    return f"-cp{sys.version_info.major}{sys.version_info.minor}-" in home.name
+
+
 def environments_made(cache: Path) -> list[tuple[str, Path]]:
     """Return the spec and the interpreter of every complete environment under `cache`."""
     made = []
@@ -159,7 +176,9 @@ def _ready(home: Path) -> Installed | None:
     try:
         marker = json.loads((home / "ready.json").read_text())
         config = str(marker.get("pip_config", "machine"))  # it always did before this was written down
-        found = Installed(home / "bin" / "python", str(marker["source"]), str(marker["wheel_hash"]), config)
+        provenance = {str(key): str(value) for key, value in dict(marker.get("provenance", {})).items()}
+        source, wheel_hash = str(marker["source"]), str(marker["wheel_hash"])
+        found = Installed(home / "bin" / "python", source, wheel_hash, config, provenance)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found if found.python.exists() else None
@@ -198,15 +217,17 @@ def _make(plan: Recipe, home: Path, cache: Path, log: Log, index: Index, find: F
     source, digest = _origin(home / "pip-report.json", plan.name)
     if wheels:
         source, digest = wheels[0].host or wheels[0].url, f"sha256:{wheels[0].sha256}"
-    done = Installed(home / "bin" / "python", source, digest, index.pip_config)
+    done = Installed(home / "bin" / "python", source, digest, index.pip_config, plan.provenance)
     share(home, cache)
     marker = {
         "spec": plan.text,
         "name": plan.name,
+        "version": plan.version,
         "requirements": plan.requirements,
         "source": done.source,
         "wheel_hash": done.wheel_hash,
         "pip_config": index.pip_config,
+        "provenance": dict(plan.provenance),
     }
     temporary = home / "ready.json.new"
     temporary.write_text(json.dumps(marker))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import InvalidVersion
+from packaging.version import InvalidVersion, Version
 
 from d3bot.builds import fetch, identify, install, layers
 from d3bot.builds.errors import UnavailableError
@@ -24,6 +24,7 @@ from d3bot.builds.spec import (
     Request,
     Wheel,
     parse,
+    same_version,
 )
 from d3bot.spec import Build, Framework, SpecError
 
@@ -70,9 +71,13 @@ def list_set(name: str, companions: Sequence[Companion], platform: str, index: I
     """Return what the index lists for a nightly library and for each companion of the same night, library first."""
     listings: dict[str, Sequence[Listed]] = {}
     for part in (name, *(item.name for item in companions if not item.version)):
-        address = index.of(part if part in DISTRIBUTIONS or part == "keras-nightly" else name, True, platform)
-        listings[part] = list_wheels(address, part)
+        listings[part] = list_wheels(_night_address(part, name, platform, index), part)
     return listings
+
+
+def _night_address(part: str, library: str, platform: str, index: Index) -> str:
+    """Return the index that has a part of a nightly set: Keras has its own nights, the rest lies beside its library."""
+    return index.of(part if part == "keras-nightly" else library, True, platform)
 
 
 def chosen_release(name: str, specifiers: str, text: str, desk: Desk) -> Choice:
@@ -128,24 +133,18 @@ def _exact(request: Exact, desk: Desk, choice: Choice | None = None) -> Build:
 
 
 def _nightly(request: Nightly, desk: Desk) -> Build:
-    choice = chosen_night(request, desk)
-    wheels = choice.taken.wheels
-    fixed = tuple(item for item in request.companions if item.version)
-    plan = install.Recipe(
-        request.text,
-        request.name,
-        choice.taken.version,
-        DISTRIBUTIONS[request.name],
-        (*(f"{wheel.name}=={wheel.version}" for wheel in wheels), "numpy", *map(str, fixed)),
-        desk.index.of("torch", True, request.platform) if request.name == "torch" else "",
-        wheels,
-    )
-    notes = choice.notes
+    made: install.Installed | None = None
+    notes: tuple[str, ...] = ()
+    if request.version and all(item.version for item in request.companions):
+        companions = _listed(request.companions)
+        made = install.find_made(desk.cache, request.name, request.version, companions)
+    if made is None:
+        made, notes = _install_night(request, desk)
+    night = made.provenance["night"]
     if not request.night and not request.version:
-        notes += stale_note(request.name, choice.taken.label, desk)
+        notes += stale_note(request.name, night, desk)
     for note in notes:
         desk.log(f"{request.text}: {note}")
-    made = install.install(plan, desk.cache, desk.log, desk.index)
     build = identify.identify(
         made.python,
         None,
@@ -153,20 +152,45 @@ def _nightly(request: Nightly, desk: Desk) -> Build:
         source=made.source,
         wheel_hash=made.wheel_hash,
         cache=made.home / "identity.json",
-        version=choice.taken.version,
+        version=made.provenance["version"],
         framework=DISTRIBUTIONS[request.name],
-        provenance={
-            "index": wheels[0].index,
-            "night": choice.taken.label,
-            "wheels": str(choice.taken.listed),
-            "pip_config": made.pip_config,
-            "with": _listed([Companion(wheel.name, str(wheel.version)) for wheel in wheels[1:]] + list(fixed)),
-        },
+        provenance={"pip_config": made.pip_config}
+        | {key: value for key, value in made.provenance.items() if key != "version"},
         notes=notes,
     )
     if not build.commit:
         build = build.model_copy(update={"notes": (*build.notes, "no-commit: the library does not say what it is of")})
     return build
+
+
+def _install_night(request: Nightly, desk: Desk) -> tuple[install.Installed, tuple[str, ...]]:
+    """Companions of the night and companions with a version are installed alike, so that naming one changes nothing."""
+    choice = chosen_night(request, desk)
+    library, *others = choice.taken.wheels
+    fixed = [
+        _pinned(item, _night_address(item.name, request.name, request.platform, desk.index))
+        for item in request.companions
+        if item.version
+    ]
+    order = [item.name for item in request.companions]
+    wheels = (library, *sorted((*others, *fixed), key=lambda wheel: order.index(wheel.name)))
+    plan = install.Recipe(
+        request.text,
+        request.name,
+        choice.taken.version,
+        DISTRIBUTIONS[request.name],
+        (*(f"{wheel.name}=={wheel.version}" for wheel in wheels), "numpy"),
+        desk.index.of("torch", True, request.platform) if request.name == "torch" else "",
+        wheels,
+        {
+            "index": library.index,
+            "night": choice.taken.label,
+            "version": choice.taken.version,
+            "wheels": str(choice.taken.listed),
+            "with": _listed([Companion(wheel.name, str(wheel.version)) for wheel in wheels[1:]]),
+        },
+    )
+    return install.install(plan, desk.cache, desk.log, desk.index), choice.notes
 
 
 def _wheel(request: Wheel, desk: Desk) -> Build:
@@ -258,8 +282,16 @@ def _layered(base: Build, request: Exact | Interpreter, desk: Desk) -> Build:
 
 
 def _companion_wheel(item: Companion, desk: Desk) -> Listed:
-    candidates = releases({item.name: list_wheels(desk.index.of("keras", False), item.name)}, prereleases=True)
-    return exactly(candidates, item.version, str(item)).taken.wheels[0]
+    return _pinned(item, desk.index.of("keras", False))
+
+
+def _pinned(item: Companion, address: str) -> Listed:
+    """Return the wheel of a companion in exactly its version; of several builds of one night, the one asked for."""
+    listed = list_wheels(address, item.name)
+    same = [wheel for wheel in listed if same_version(item.version, str(wheel.version))]
+    listing = {item.name: same or listed}
+    found = nights(listing) if night_of(Version(item.version)) else releases(listing, prereleases=True)
+    return exactly(found, item.version, str(item)).taken.wheels[0]
 
 
 def _is_pure(item: Companion, desk: Desk) -> bool:

@@ -148,6 +148,17 @@ def test_i3_a_set_comes_from_one_night_or_not_at_all(get: Resolve, index: ToyInd
     assert "torchrec has no build of it" in message
 
 
+def test_i5_a_night_that_left_its_index_is_still_there_for_the_base(get: Resolve, index: ToyIndex) -> None:
+    index.add_torch(NIGHT.format(18))
+    index.add("torchrec", "1.6.0.dev20261018")
+    last = get("torch@nightly with torchrec")
+    exact = f"torch=={last.version} with {last.provenance['with']}"
+    assert get(exact).python == last.python, "naming what was chosen changes nothing"
+    index.down = True
+    again = get(exact)
+    assert (again.id, again.provenance) == (last.id, last.provenance)
+
+
 def test_i2_another_version_inside_is_refused(get: Resolve, index: ToyIndex) -> None:
     index.add("torch", NIGHT.format(19), toy("9.8.0"))
     got, message = outcome(get, "torch@nightly")
