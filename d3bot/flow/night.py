@@ -14,11 +14,15 @@ from pathlib import Path
 from rich.console import Console
 
 from d3bot import __version__
-from d3bot.builds import resolve
-from d3bot.config import Config
+from d3bot.builds import prune, resolve
+from d3bot.builds.candidates import spec_of
+from d3bot.builds.identify import environment_changes
+from d3bot.builds.upstream import night_notes
+from d3bot.config import PREVIOUS, Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.findings.group import Group, group_failing
+from d3bot.flow.bisect import bisect_new
 from d3bot.flow.confirm import again, flaky
 from d3bot.flow.evidence import gather
 from d3bot.flow.finding import Context, make_finding
@@ -119,8 +123,15 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
     check_globs(config.settings)
     began = time.monotonic()
     before = find_previous(config, out)
-    builds = _resolve_all(config.builds, config.cache, console)
-    base = _resolve_all((config.base,), config.cache, console)[0] if config.base else None
+    builds = tuple(
+        build.model_copy(update={"notes": (*build.notes, *_odd(before, build))})
+        for build in _resolve_all(config.builds, config, console)
+    )
+    for build in builds:
+        for note in _odd(before, build):
+            console.print(f"{build.label}: {note}", markup=False)
+    base = _base(config, before, builds, console)
+    prune(config.cache, config.cache_gib, config.cache_days)
     if resume:
         writer, loaded = RunWriter.resume(out)
         run, trials = loaded.run, load_plan(out)
@@ -165,6 +176,9 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
         findings: list[Finding] = []
         if look:
             findings, changed = _make_findings(config, out, run, base, before, harnesses, trials, ordered, console)
+            findings = bisect_new(
+                findings, _builds_before(before), out, config, lambda text: console.print(text, markup=False)
+            )
             for verdict in changed.values():
                 writer.append(verdict)
             ordered = [changed.get(verdict.trial, verdict) for verdict in ordered]
@@ -233,12 +247,41 @@ def _failing_before(
     ]
 
 
-def _resolve_all(specs: Sequence[str], cache: Path, console: Console) -> tuple[Build, ...]:
-    builds = tuple(resolve(spec, cache, log=lambda text: console.print(text, highlight=False)) for spec in specs)
+def _resolve_all(specs: Sequence[str], config: Config, console: Console) -> tuple[Build, ...]:
+    def log(text: str) -> None:
+        console.print(text, highlight=False, markup=False)
+
+    builds = tuple(resolve(spec, config.cache, log, index=config.index, stale_days=config.stale_days) for spec in specs)
     frameworks = [build.framework for build in builds]
     if len(set(frameworks)) != len(frameworks):
         raise SpecError("--build: one build a framework in one run; run twice and use `d3bot compare`, or --base")
     return builds
+
+
+def _base(config: Config, before: Before | None, builds: Sequence[Build], console: Console) -> Build | None:
+    """Return the build to compare with; for `previous` that of the previous run, whose environment is kept."""
+    spec = config.base
+    if spec == PREVIOUS:
+        same = [build for build in _builds_before(before) if build.framework == builds[0].framework]
+        if not same:
+            console.print("--base previous: there is no previous run with a build of this library", markup=False)
+            return None
+        spec = spec_of(same[0])
+    return _resolve_all((spec,), config, console)[0] if spec else None
+
+
+def _builds_before(before: Before | None) -> tuple[Build, ...]:
+    return before.loaded.run.builds if before else ()
+
+
+def _odd(before: Before | None, build: Build) -> tuple[str, ...]:
+    """Return what is odd about a build after that of the previous run: older code, or another environment class."""
+    old = next((item for item in _builds_before(before) if item.name == build.name), None)
+    if old is None:
+        return ()
+    changes = environment_changes(old.environment, build.environment)
+    moved = (f"environment: differs from the previous run's ({'; '.join(changes)})"[:500],) if changes else ()
+    return (*night_notes(old, build), *moved)
 
 
 def _labels(builds: Sequence[Build]) -> str:
