@@ -58,7 +58,8 @@ def harmless(text: str) -> str:
 
 def compose(text: str, record: Record, templates: Path | None = None) -> str:
     """Return the body of an issue: its text with status and state in place of older ones, within GitHub's limit."""
-    text = _own(text).rstrip()
+    # What a server sends may hold half a character, which nothing can encode again.
+    text = _own(text.encode(errors="replace").decode()).rstrip()
     tail = f"\n\n{_status(record, templates)}\n{_state(record)}\n"
     room = LIMIT - len(tail.encode())
     if len(text.encode()) > room:

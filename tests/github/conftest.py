@@ -7,12 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from d3bot.github.client import Client
 from d3bot.github.place import Place
 from d3bot.github.tracker import GitHubTracker, Naming
 from tests.github.emulator import Emulator
 from tests.github.proxy import Proxy
+
+settings.register_profile("d3bot", deadline=None)
+settings.load_profile("d3bot")
 
 _COUNT = itertools.count(1)
 
