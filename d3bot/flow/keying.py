@@ -4,6 +4,9 @@ from d3bot.findings.key import ErrorInfo, failure_key, tensor_class
 from d3bot.judge import Judgement
 from d3bot.spec import FAILING, Case, Setting
 
+UNNAMED = frozenset({"other", "part"})
+"""Diagnoses that name no mistake: how many elements are wrong depends on the case."""
+
 
 def failure_key_of(case: Case, setting: Setting, judgement: Judgement) -> str:
     """Return the key of a failing or refused judgement; empty for the others.
@@ -24,29 +27,30 @@ def failure_key_of(case: Case, setting: Setting, judgement: Judgement) -> str:
         judgement.kind,
         first=judgement.first,
         tensor=wrong_class(case, judgement) if judgement.first else "",
-        diagnosis=judgement.pattern if judgement.first else "",
+        diagnosis=judgement.pattern if judgement.first and judgement.pattern not in UNNAMED else "",
         error=error,
     )
 
 
 def wrong_class(case: Case, judgement: Judgement) -> str:
-    """Return what the wrong tensors of the earliest divergent step and role have in common.
+    """Return what sets the wrong tensors of the earliest divergent step and role apart from the right ones.
 
-    `all` if every tensor of that role is wrong, else what names them all: frozen, tied, or one class such as bias;
-    `some` if nothing does.  Which of them is the worst is chance, so its own name would split one cause into many keys.
+    Frozen, tied, or one class such as bias; empty if all of them are wrong, or if nothing names the wrong ones: then
+    which are wrong, and which is the worst, is chance, and would split one cause into many keys.  Of buffers only the
+    role counts: they are few, and statistics of nearly equal numbers come out right by accident.
     """
     wrong = [item for item in judgement.differences if item.wrong]
-    if not wrong:
+    if not wrong or wrong[0].parsed.role == "buffer":
         return ""
     place = (wrong[0].parsed.step, wrong[0].parsed.role)
     group = [item for item in judgement.differences if (item.parsed.step, item.parsed.role) == place]
     bad = [item.parsed.tensor for item in group if item.wrong]
     if len(group) > 1 and len(bad) == len(group):
-        return "all"
+        return ""
     frozen = {item.layer for item in case.freeze}
     tied = {item.layer for item in case.tie} | {item.to for item in case.tie}
     for word, layers in (("frozen", frozen), ("tied", tied)):
         if layers and all(any(part in layers for part in name.split(".")) for name in bad):
             return word
     classes = {tensor_class(name) for name in bad}
-    return classes.pop() if len(classes) == 1 else "some"
+    return classes.pop() if len(classes) == 1 else ""
