@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -190,7 +190,8 @@ def _install_night(request: Nightly, desk: Desk) -> tuple[install.Installed, tup
             "with": _listed([Companion(wheel.name, str(wheel.version)) for wheel in wheels[1:]]),
         },
     )
-    return install.install(plan, desk.cache, desk.log, desk.index), choice.notes
+    made = install.install(plan, desk.cache, desk.log, desk.index)
+    return replace(made, provenance=plan.provenance), choice.notes
 
 
 def _wheel(request: Wheel, desk: Desk) -> Build:
