@@ -24,6 +24,8 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     names = [item.name for item in case.inputs]
     parts = family.parts(case, setting)
     late = [freeze for freeze in case.freeze if freeze.at > 0]
+    special = family.context(case, setting)
+    buffers = "batch_norm" in case.ops() and "buffer" in view.roles and not special.get("copies")
     context: dict[str, Any] = {
         "case": case,
         "build_lines": build_lines(case),
@@ -33,6 +35,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "losses": _losses(case, shapes),
         "fit_loss": _fit_loss(case),
         "fit_metrics": _fit_metrics(case),
+        "history": _history(case, view),
         "optimizer": _optimizer(case),
         "freezes": [
             f'if step == {freeze.at}: model.get_layer("{tie_root(case, freeze.layer)}").trainable = False'
@@ -49,7 +52,8 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "bound": view.bound,
         "see": view.roles,
         "docstring": docstring,
-        **family.context(case, setting),
+        "last": buffers or bool(view.roles & {"param", "predict"}),
+        **special,
     }
     half = _JINJA.get_template("half.py.j2").render(context).strip("\n")
     text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
@@ -100,6 +104,12 @@ def _fit_metrics(case: Case) -> str:
     if not case.metrics:
         return ""
     return f", metrics=[{', '.join(f'{_METRICS[name]}(name={name!r})' for name in case.metrics)}]"
+
+
+def _history(case: Case, view: View) -> dict[str, str]:
+    """Return name in the history of `fit` -> name of the array, for what the view observes."""
+    names = {"loss": "loss 0"} if "loss" in view.roles else {}
+    return names | ({name: f"metric {name}" for name in case.metrics} if "metric" in view.roles else {})
 
 
 def _optimizer(case: Case) -> str:

@@ -11,9 +11,9 @@ from keras_cases import IMAGE, TOKENS, case, layer
 
 from d3bot.engine.jobs import Job
 from d3bot.engine.pool import Pool
-from d3bot.frameworks import render, script_env
+from d3bot.frameworks import View, render, script_env
 from d3bot.judge.bounds import K, floors
-from d3bot.spec import Build, Case, Freeze, Optimizer, Setting, Tie
+from d3bot.spec import Build, Case, Freeze, Optimizer, Role, Setting, Tie, parse_name
 
 SEQUENCE = case(
     inputs=TOKENS,
@@ -80,6 +80,34 @@ def test_both_sides_see_the_same_arrays_and_agree(one: Case, text: str, pool: Po
     for name, array in expected.items():
         assert array.dtype == seen[name].dtype == one.dtype
         assert np.abs(seen[name] - array).max() <= K * floor[name], name
+
+
+VIEWS: list[tuple[Case, str, tuple[Role, ...]]] = [
+    (case(inputs=IMAGE, layers=PICTURE), "mirrored(replicas=2)", ("buffer",)),
+    (case(inputs=IMAGE, layers=PICTURE), "parameter_server(workers=1)", ("loss", "buffer")),
+    (case(inputs=IMAGE, layers=PICTURE), "parameter_server(workers=1)", ("param",)),
+    (case(inputs=IMAGE, layers=PICTURE, loop="fit", metrics=("mae",)), "mirrored(replicas=2)", ("metric",)),
+    (case(), "mirrored(replicas=2)", ("grad",)),
+    (case(), "mirrored(replicas=2)", ("predict",)),
+]
+
+
+@pytest.mark.parametrize(("one", "text", "roles"), VIEWS)
+def test_a_view_sees_arrays_of_its_roles_alone(
+    one: Case, text: str, roles: tuple[Role, ...], pool: Pool, tmp_path: Path
+) -> None:
+    script = render(one, Setting.parse(text), "doc", View(frozenset(roles)))
+    path = tmp_path / "trial.py"
+    path.write_text(script.text)
+    common = {"parts": script.parts, "steps": script.steps}
+    sides = [
+        pool.run(Job(path, "reference", "tensorflow", **common)).ranks[0],
+        pool.run(Job(path, "distributed", "tensorflow", processes=script.processes, **common)).ranks[0],
+    ]
+    for side in sides:
+        assert side.arrays is not None, side.error
+        assert {parse_name(name).role for name in side.arrays} == set(roles)
+    assert set(sides[0].arrays or ()) == set(sides[1].arrays or ())
 
 
 def test_the_replicas_keep_statistics_of_their_own_rows_in_the_reference(pool: Pool, tmp_path: Path) -> None:
