@@ -46,7 +46,7 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         batch=draw_batch(dealer, even, batch_norm),
         steps=steps,
         optimizer=draw_optimizer(dealer),
-        clip=draw_clip(dealer),
+        clip=draw_clip(dealer, framework),
         freeze=_freeze(dealer, model.layers, quirk, steps),
         dtype=dealer.deal("dtype", _DTYPES),
         seed=dealer.chance("seed").randrange(1000),

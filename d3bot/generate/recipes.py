@@ -3,7 +3,7 @@
 from typing import Literal
 
 from d3bot.generate.deal import Dealer
-from d3bot.spec import Clip, Optimizer
+from d3bot.spec import Clip, Framework, Optimizer
 
 _OPTIMIZERS = ("sgd", "sgd", "momentum", "nesterov", "adam", "adam", "adamw", "adamw")
 _STEPS = (1, 2, 2, 2, 3, 3, 4)
@@ -39,9 +39,16 @@ def draw_optimizer(dealer: Dealer) -> Optimizer:
     )
 
 
-def draw_clip(dealer: Dealer) -> Clip | None:
+_CLIPS: dict[Framework, tuple[str, ...]] = {
+    "torch": ("", "", "", "", "", "norm", "norm", "value"),
+    # Keras clips before it reduces over replicas (tensorflow/tensorflow#33929), which hides whatever comes after it.
+    "tensorflow": ("",) * 14 + ("norm", "value"),
+}
+
+
+def draw_clip(dealer: Dealer, framework: Framework) -> Clip | None:
     """Return clipping with a limit that most gradients of fresh models exceed, or None."""
-    kind = dealer.deal("clip", ("", "", "", "", "", "norm", "norm", "value"))
+    kind = dealer.deal("clip", _CLIPS[framework])
     chance = dealer.chance("clip")
     if kind == "norm":
         return Clip(kind="norm", limit=chance.choice((0.05, 0.1, 0.2)))
