@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from d3bot.bisect import describe
 from d3bot.findings.key import is_key
 from d3bot.findings.markdown import code, fence, link, plain, title_text
 from d3bot.findings.title import MAX_TITLE
@@ -31,6 +32,7 @@ SECTIONS = {
     "case": "the case",
     "detail": "the error in full",
     "settings": "the same case under other settings",
+    "bisection": "the bisection",
     "builds": "the table of builds",
     "promise": "why it should be equal",
     "script": "the script",
@@ -95,6 +97,7 @@ def render_issue(
         "output_good": output_good,
         "detail": finding.verdict.detail,
         "builds": _attempts(finding),
+        "bisection": "\n".join(describe(finding.bisection)) if finding.bisection else "",
         "agreeing": _listed(code(text) for text in finding.agreeing),
         "failing": _failing(finding),
         "promise": promise,
