@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -48,6 +47,9 @@ bench = typer.Typer(help="The project's own scoreboard.", no_args_is_help=True, 
 app.add_typer(bench, name="bench")
 
 out_console = Console(highlight=False)
+
+# Some releases of typer build on click, others carry a click of their own; the base class of its errors tells which.
+_WRONG_USE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 Builds = Annotated[
     list[str] | None,
@@ -299,12 +301,12 @@ def main() -> None:
     """Run the command line; every error a person can mend is one line on stderr."""
     try:
         code = app(standalone_mode=False)
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         code = error.exit_code
-    except click.ClickException as error:
+    except _WRONG_USE as error:
         _say(error.format_message())
         code = 2
-    except click.exceptions.Abort:
+    except typer.Abort:
         code = 3
     except SpecError as error:
         _say(str(error))

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -159,7 +160,8 @@ def file_command(
         decisions = file_failure(chosen, now, failed, policy, loaded.templates)
     else:
         known = load_known(data_folder("seeds"))
-        decisions = file_run(run_folder, chosen, now, file_all, known, issue_of, policy, loaded.templates)
+        render = partial(issue_of, templates=loaded.templates)
+        decisions = file_run(run_folder, chosen, now, file_all, known, render, policy, loaded.templates)
     lines = [f"{each.action} {each.key}: {each.reason}" for each in decisions]
     with quiet_commands(sys.stdout, place.run_id > 0):
         for text in lines:

@@ -98,14 +98,16 @@ def _view(judged: Judged, roles: frozenset[Role]) -> View:
     return View(roles, bounds)
 
 
-def issue_of(folder: FindingFolder) -> Issue:
+def issue_of(folder: FindingFolder, templates: Path | None = None) -> Issue:
     """Return the issue of a finding folder, with the promise that was broken and where it is documented."""
-    return _issue(folder.finding, folder.script, folder.output_bad, folder.output_good)
+    return _issue(folder.finding, folder.script, folder.output_bad, folder.output_good, templates)
 
 
-def _issue(finding: Finding, script: str, output_bad: str, output_good: str | None) -> Issue:
+def _issue(
+    finding: Finding, script: str, output_bad: str, output_good: str | None, templates: Path | None = None
+) -> Issue:
     contract = family_of(finding.case.framework, finding.setting).contract
-    return render_issue(finding, script, output_bad, output_good, contract.promise, contract.source)
+    return render_issue(finding, script, output_bad, output_good, contract.promise, contract.source, templates)
 
 
 def finding_script(build: Build, judged: Judged, view: View) -> str:

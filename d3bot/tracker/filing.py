@@ -148,12 +148,14 @@ class _Filing:
         decided = [(folder, self._decide(folder)) for folder in folders]
         ready = [folder for folder, decision in decided if decision.action == "file"]
         rest, reasons = ([], {}) if self.file_all else self._beyond_budget(framework, ready, folders)
+        # All of them before the first is filed: what cannot be rendered stops the filing while nothing is half done.
+        issues = {folder.finding.key: self.render(folder) for folder in ready if folder.finding.key not in reasons}
         decisions = []
         # What is new first; then what waited longest, so that no record starves where there are many.
         order = sorted(decided, key=lambda pair: (pair[1].action != "file", self._waiting_since(pair[0])))
         for folder, decision in order:
             if decision.action == "file":
-                decisions.append(reasons.get(folder.finding.key) or self._create(folder, decision))
+                decisions.append(reasons.get(folder.finding.key) or self._create(folder, decision, issues))
             elif decision.action in ("update", "remind", "reopen"):
                 decisions.append(self._again(folder, decision))
             else:
@@ -302,8 +304,8 @@ class _Filing:
             reasons[folder.finding.key] = Decision(key=folder.finding.key, action="delay", reason=reason)
         return rest, reasons
 
-    def _create(self, folder: FindingFolder, decision: Decision) -> Decision:
-        issue = self.render(folder)
+    def _create(self, folder: FindingFolder, decision: Decision, issues: Mapping[str, Issue]) -> Decision:
+        issue = issues[folder.finding.key]
         record = new_record(folder.finding, self.now, self.run.run, self.started, folder.script)
         record = record.model_copy(update={"title": issue.title})
         return self._attempt(decision, lambda: self._new(record, issue.body))

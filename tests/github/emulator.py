@@ -1,4 +1,4 @@
-"""A GitHub on loopback that nobody here wrote: the npm package `emulate`, fetched once, on the Node of a Python wheel."""
+"""A GitHub on loopback that nobody here wrote: the npm package `emulate`, fetched once, on a Python wheel's Node."""
 
 import hashlib
 import json
