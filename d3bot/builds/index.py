@@ -15,11 +15,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, sys_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
-from pydantic import StringConstraints, field_validator
+from pydantic import StringConstraints, ValidationError, field_validator
 from pypi_simple import PYPI_SIMPLE_ENDPOINT, DistributionPackage, NoSuchProjectError, PyPISimple
 from pypi_simple.errors import UnsupportedContentTypeError, UnsupportedRepoVersionError
 
 from d3bot.builds.errors import UnavailableError
+from d3bot.spec import SpecError
 from d3bot.spec.base import Noun
 
 PREFIX = "D3BOT_INDEX_"
@@ -54,8 +55,12 @@ class Index(Noun):
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Return the defaults with what D3BOT_INDEX_* variables say; ValueError as pydantic raises it."""
-        return cls.model_validate(index_variables(os.environ if environ is None else environ))
+        """Return the defaults with what D3BOT_INDEX_* variables say; SpecError names the one that is wrong."""
+        try:
+            return cls.model_validate(index_variables(os.environ if environ is None else environ))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise SpecError(f"{PREFIX}{str(first['loc'][0]).upper()}: {first['msg']}") from error
 
     def of(self, name: str, nightly: bool, platform: str = "") -> str:
         """Return the address of the index that has a distribution."""

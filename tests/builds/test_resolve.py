@@ -302,6 +302,13 @@ def test_too_little_disk_is_told_before_anything_is_downloaded(
     assert not [path for path in index.asked if path.startswith("/files/")]
 
 
+def test_a_wrong_variable_is_named() -> None:
+    with pytest.raises(SpecError, match=r"^D3BOT_INDEX_PIP_CONFIG: Input should be 'isolated' or 'machine'"):
+        Index.from_environ({"D3BOT_INDEX_PIP_CONFIG": "mine"})
+    assert Index.from_environ({"D3BOT_INDEX_PLATFORM": "cu130"}).of("torch", True).endswith("/nightly/cu130")
+    assert Index.from_environ({}).of("torch", False, "rocm7.0").endswith("/rocm7.0")
+
+
 @pytest.mark.parametrize(
     ("version", "night"),
     [
