@@ -57,7 +57,7 @@ Builds = Annotated[
         "--build",
         "-b",
         metavar="SPEC",
-        help="torch==2.13.0, tensorflow-cpu==2.21.0, python:/path, overlay:DIR+python:/path.",
+        help="torch==2.13.0, torch@nightly, tf-nightly, a range, a wheel, python:/path, overlay:DIR+python:/path; docs/builds.md.",
     ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
@@ -81,7 +81,10 @@ def top(version: Annotated[bool, typer.Option("--version", help="Print the versi
 @app.command()
 def run(
     build: Builds = None,
-    base: Annotated[str | None, typer.Option(help="Build on which a failing finding is tried as well.")] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="Build on which a failing finding is tried as well; `previous`: that of the last run."),
+    ] = None,
     seeds: SeedsFolder = None,
     fresh: Annotated[int | None, typer.Option(help="Fresh generated cases for each build (default 24).")] = None,
     minutes: Annotated[float | None, typer.Option(help="Generate fresh cases until so many minutes passed.")] = None,
