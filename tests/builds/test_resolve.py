@@ -328,3 +328,17 @@ def test_the_age_of_a_night() -> None:
     assert age_in_days("20261019", date(2026, 10, 20)) == 1
     with pytest.raises(ValueError, match="is not a night"):
         age_in_days("20261399", TODAY)
+
+
+def test_uv_that_fails_leaves_it_to_pip(
+    get: Resolve, index: ToyIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add_torch(NIGHT.format(19))
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text("#!/bin/sh\necho error: no network >&2\nexit 1\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(uv.parent), prepend=os.pathsep)
+    assert get("torch@nightly").version == NIGHT.format(19)
+    (log,) = (tmp_path / "cache").glob("envs/*.log")
+    assert "error: no network" in log.read_text()
