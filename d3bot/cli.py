@@ -57,7 +57,7 @@ Builds = Annotated[
         "--build",
         "-b",
         metavar="SPEC",
-        help="torch==2.13.0, torch@nightly, tf-nightly, a range, a wheel, python:/path, overlay:DIR+python:/path; docs/builds.md.",
+        help="torch==2.13.0, torch@nightly, tf-nightly, a range, a wheel, python:/path, overlay:DIR+python:/path.",
     ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
