@@ -292,7 +292,7 @@ def test_isolated_installers_see_neither_configuration_nor_variables_of_the_mach
     assert machine["PIP_EXTRA_INDEX_URL"] == "http://127.0.0.1:1/other"
 
 
-def test_too_little_disk_is_told_before_anything_is_downloaded(
+def test_j5_too_little_disk_is_told_before_anything_is_downloaded(
     get: Resolve, index: ToyIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add_torch(NIGHT.format(19))

@@ -109,7 +109,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         yield Lab(index, tmp_path / "cache")
 
 
-def test_the_first_bad_night_among_gaps_and_unknowns_and_then_from_memory(lab: Lab) -> None:
+def test_i10_the_first_bad_night_among_gaps_and_unknowns_and_then_from_memory(lab: Lab) -> None:
     for day in (10, 11, 12, 13):
         lab.night(day)
     lab.night(14, RAISES)  # fails too, but otherwise: unknown (I10)
@@ -215,7 +215,7 @@ def build(lab: Lab) -> Build:
     ("good", "bad", "words"),
     [
         ("2026-10-10", "9.9.0.dev20261010", "are the same build"),  # I9
-        ("2027-10-10", "2027-10-11", "fewer than two builds"),  # I9
+        ("2027-10-10", "2027-10-11", "fewer than two builds"),  # I9, I11: nothing to search is an error, not a result
         ("9.8.0", "2026-10-11", "one is a night and one a release"),
         ("keras==3.7.0", "2026-10-11", "are of two distributions"),
         ("yesterday", "2026-10-11", "neither a version, nor a day"),
@@ -253,6 +253,26 @@ def test_an_environment_as_it_is_has_no_other_versions(lab: Lab, build: Build) -
 def test_an_end_as_a_person_writes_it(text: str, name: str, night: bool) -> None:
     end: End = read_end(text)
     assert (end.name, end.night) == (name, night)
+
+
+def test_k4_a_script_that_does_not_show_it_leaves_the_result_unverified(lab: Lab) -> None:
+    lab.night(10)
+    lab.night(17, FIRST)
+    question = question_of(lab.build(17), FAILURE, lab.index, "2026-10-10", "2026-10-17")
+
+    def silent(build: Build, failure: Verdict) -> Attempt:
+        return Attempt(how="script", build=build.label, failed=False, outcome="exit 0")
+
+    means = Means(
+        resolve=lab.resolve,
+        try_on=tries,
+        memo=Memo(lab.cache / "memo.json"),
+        script=silent,
+        resolves=lambda repository, reference: None,
+    )
+    result = bisect(question, means)
+    assert (result.status, result.agrees) == ("found", False)
+    assert "take them as unverified" in " ".join(describe(result))
 
 
 def test_i4_a_commit_that_upstream_does_not_know_is_not_shown(lab: Lab) -> None:
