@@ -62,7 +62,7 @@ class Client:
     repo_name: str
     max_requests: int = 100
     timeout_s: int = 30
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     log: Callable[[str], None] = lambda text: None
     requests_made: int = 0

@@ -24,7 +24,7 @@ KINDS = ("diverged", "nonfinite", "crashed")
 
 def test_nights_of_chaos_lose_nothing_double_nothing_and_hold_every_cap(hub, tmp_path):
     chance = random.Random(20261130)
-    findings = [failing(f"n{i}", KINDS[i % 3], FAMILIES[i % 6]) for i in range(40)]
+    findings = [failing(f"n{i}", KINDS[i % 3], FAMILIES[i % 6]) for i in range(30)]
     hub.proxy.chaos = Chaos(random.Random(7), 0.12)
     silenced: set[str] = set()
     for number in range(1, NIGHTS + 1):
@@ -58,7 +58,7 @@ def test_nights_of_chaos_lose_nothing_double_nothing_and_hold_every_cap(hub, tmp
         hub.clock.moment = started + timedelta(days=1)
     hub.proxy.chaos = None
     # Quiet nights, so that what waited is filed and what two filers made at once is one again.
-    for number in range(NIGHTS + 1, NIGHTS + 16):
+    for number in range(NIGHTS + 1, NIGHTS + 11):
         hub.clock.moment += timedelta(days=1)
         file_run(
             night(tmp_path / "c", number, hub.clock.now(), findings), hub.tracker("end"), hub.clock.now(), policy=POLICY

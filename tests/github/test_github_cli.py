@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
+from d3bot.cli import main
 from d3bot.flow.plan_file import write_plan
 from d3bot.history.check import Check, Row, write_check
 from d3bot.history.folder import RunWriter
@@ -19,22 +18,18 @@ from tests.github.proxy import Fault
 from tests.github.test_github_artifacts import SHA, event, packed, pull
 
 ONE = failing("one")
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def cli(hub, tmp_path):
+def cli(hub, tmp_path, monkeypatch, capsys):
     """Return a function that runs d3bot as a step of Actions does and returns its exit code."""
 
     def called(*arguments, token="bot-token", event=None, **environ):
-        output, summary = tmp_path / "output", tmp_path / "summary"
+        output, summary, payload = (tmp_path / name for name in ("output", "summary", "event.json"))
         output.write_text("")
         summary.write_text("")
-        payload = tmp_path / "event.json"
         payload.write_text(json.dumps(event or {}))
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "D3BOT_"))}
         given = {
-            "PYTHONPATH": str(ROOT),
             "GITHUB_API_URL": hub.proxy.url,
             "GITHUB_SERVER_URL": hub.proxy.url.removesuffix("/api/v3"),
             "GITHUB_REPOSITORY": hub.repo,
@@ -44,13 +39,19 @@ def cli(hub, tmp_path):
             "GITHUB_OUTPUT": str(output),
             "GITHUB_STEP_SUMMARY": str(summary),
         }
-        command = [sys.executable, "-m", "d3bot", *map(str, arguments)]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=kept | given | environ, capture_output=True, text=True, timeout=120
-        )
-        called.summary, called.stdout, called.stderr = summary.read_text(), done.stdout, done.stderr
-        called.outputs = _outputs(output.read_text())
-        return done.returncode
+        with monkeypatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith(("GITHUB_", "D3BOT_"))]:
+                patch.delenv(name)
+            for name, value in (given | environ).items():
+                patch.setenv(name, value)
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", ["d3bot", *map(str, arguments)])
+            patch.setattr("time.sleep", lambda seconds: None)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        called.stdout, called.stderr = capsys.readouterr()
+        called.summary, called.outputs = summary.read_text(), _outputs(output.read_text())
+        return ended.value.code
 
     return called
 
