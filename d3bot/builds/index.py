@@ -143,8 +143,8 @@ def list_wheels(index: str, name: str) -> tuple[Listed, ...]:
             if attempt == TRIES or not isinstance(error, requests.RequestException):
                 raise UnavailableError(
                     "index-down",
-                    f"{name}: {_host(index)} gives no usable answer ({_brief(error)}); check the network, or name "
-                    "another index with D3BOT_INDEX_*",
+                    f"{name}: {_host(index)} gives no usable answer ({_brief(error)}); check the network, name "
+                    "another index, or set D3BOT_INDEX_PIP_CONFIG=machine",
                 ) from error
     tags = frozenset(sys_tags())
     found = (_listed(package, name, index, tags) for package in page.packages)
