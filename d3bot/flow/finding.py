@@ -19,7 +19,7 @@ from d3bot.judge import Difference
 from d3bot.shrink import shrink
 from d3bot.spec import ROLES, Attempt, Build, Case, Finding, Role, Setting, Trial, Verdict
 
-SHRINK_SECONDS = 45.0
+SHRINK_SECONDS = 20.0
 SHRINK_TRIES = 400
 ALL_ROLES: frozenset[Role] = frozenset(ROLES)
 
@@ -35,9 +35,14 @@ class Context:
     verdicts: Sequence[Verdict]
 
 
-def make_finding(harness: Harness, trial: Trial, group: Group, context: Context) -> Finding:
-    """Shrink the group's representative, confirm it in fresh processes and as a script, and write its folder."""
-    judged = _smallest(harness, trial, group.key)
+def make_finding(harness: Harness, trial: Trial, group: Group, context: Context, known: Trial | None = None) -> Finding:
+    """Shrink the group's representative, confirm it in fresh processes and as a script, and write its folder.
+
+    `known` is a trial that was shrunk for this key before: if it fails in the same way still, nothing is shrunk anew.
+    """
+    judged = harness.run(known, fresh=True) if known is not None else None
+    if judged is None or judged.verdict.key != group.key:
+        judged = _smallest(harness, trial, group.key)
     script = context.run_dir / f".{group.key}.py"
     try:
         shown = write_narrowest(harness.build, judged, script)

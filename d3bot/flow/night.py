@@ -61,8 +61,8 @@ _ROUND = 12
 MAX_NO_DATA = 0.02
 """Part of a run's trials that infrastructure trouble may take before the run counts as incomplete."""
 
-MAX_FINDINGS = 30
-"""Keys of one build that are shrunk and confirmed in one run; far more than that is a bad build, not as many bugs."""
+FINDING_SECONDS = 150.0
+"""Time of each build for shrinking and confirming; what is begun within it is brought to its end."""
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,11 @@ def _make_findings(
     verdicts: Sequence[Verdict],
     console: Console,
 ) -> tuple[list[Finding], dict[str, Verdict]]:
-    """Return the findings of a run, and the verdicts that confirmation changed."""
+    """Return the findings of a run, and the verdicts that confirmation changed.
+
+    Keys are looked into on all workers at once, for `FINDING_SECONDS` of each build; a key whose turn does not come is
+    named, and its trials are planned again next time.
+    """
     by_id = {trial.id: trial for trial in trials}
     cases = {trial.case.id: trial.case for trial in trials}
     passed = {v.trial for v in before.loaded.verdicts if v.kind == "pass"} if before else set()
@@ -352,17 +356,54 @@ def _make_findings(
     changed: dict[str, Verdict] = {}
     for framework, harness in harnesses.items():
         mine = [verdict for verdict in verdicts if verdict.framework == framework]
-        groups = [group for group in group_failing(mine, cases, passed) if not group.catch_all]
-        if len(groups) > MAX_FINDINGS:
-            console.print(f"{len(groups)} keys on {harness.build.label}: only {MAX_FINDINGS} are looked into")
-        for group in groups[:MAX_FINDINGS]:
+        groups = spread([group for group in group_failing(mine, cases, passed) if not group.catch_all])
+        of_same = base if base is not None and base.framework == framework else None
+        context = Context(out, run.run, config.confirmations, of_same, mine)
+        ends = time.monotonic() + FINDING_SECONDS
+
+        def look(
+            group: Group, harness: Harness = harness, context: Context = context, ends: float = ends
+        ) -> Finding | None:
+            if time.monotonic() > ends:
+                return None
             console.print(f"confirming {group.key}", highlight=False, markup=False)
-            of_same = base if base is not None and base.framework == framework else None
-            context = Context(out, run.run, config.confirmations, of_same, mine)
-            finding = make_finding(harness, by_id[group.representative.trial], group, context)
-            findings.append(finding)
-            changed |= _settled(group, finding)
-    return findings, changed
+            known = _shrunk_before(before, group.key)
+            return make_finding(harness, by_id[group.representative.trial], group, context, known)
+
+        with concurrent.futures.ThreadPoolExecutor(config.workers) as threads:
+            made = list(threads.map(look, groups))
+        for group, finding in zip(groups, made, strict=True):
+            if finding is None:
+                console.print(f"no time left for {group.key}: {group.representative.reason}", markup=False)
+            else:
+                findings.append(finding)
+                changed |= _settled(group, finding)
+    return sorted(findings, key=lambda finding: finding.key), changed
+
+
+def spread(groups: Sequence[Group]) -> list[Group]:
+    """Return the groups so that each setting's first key comes before any setting's second.
+
+    A setting that is broken as a whole fails under many keys; they must not use up the time of the others.
+    """
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, int]] = []
+    for group in groups:
+        turns.append((seen[group.representative.setting], len(turns)))
+        seen[group.representative.setting] += 1
+    return [groups[place] for _, place in sorted(turns)]
+
+
+def _shrunk_before(before: Before | None, key: str) -> Trial | None:
+    """Return the smallest trial that the previous run found for a key, to begin with."""
+    path = before.folder / "findings" / key if before else None
+    if path is None or not path.is_dir():
+        return None
+    try:
+        finding = read_finding(path).finding
+    except SpecError:
+        return None
+    return Trial(case=finding.case, setting=finding.setting, origin="previous")
 
 
 def _settled(group: Group, finding: Finding) -> dict[str, Verdict]:
