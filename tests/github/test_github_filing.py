@@ -1,5 +1,8 @@
-"""Filing into a real server behind faults.  Each name that begins with a letter and a number is a public report of what
-went wrong with such a bot: `a1` is JasonEtco/create-an-issue#121, and so on; docs/github.md lists them."""
+"""Filing into a real server behind faults.
+
+A name that begins with a letter and a number answers a public report of what went wrong with such a bot: `a1` is
+JasonEtco/create-an-issue#121, and so on; docs/github.md lists them.
+"""
 
 import json
 import threading
@@ -115,7 +118,7 @@ def test_a6_a_listing_that_fails_or_is_empty_without_reason_creates_nothing(hub,
     assert filing(3, ONE, other) == {ONE.key: "update", other.key: "file"}
 
 
-def test_a6_an_empty_listing_is_believed_once_the_newest_issue_is_truly_gone(hub, filing, monkeypatch):
+def test_a6_an_empty_listing_is_believed_once_the_newest_issue_is_truly_gone(hub, filing):
     filing(1, ONE)
     hub.proxy.faults += [Fault("empty", "GET", "/issues$", 2), Fault("404", "GET", "/issues/1$", 1)]
     hub.clock.sleep(86400)
@@ -299,10 +302,8 @@ def test_e2_the_body_holds_the_limit_with_everything_that_is_added(hub, filing):
     big = failing("x").model_copy(
         update={"trials": tuple(f"c{i} {'ä' * 150}" for i in range(500)), "agreeing": ("😀" * 100,) * 50}
     )
-    for number in range(1, 120):
-        filing(number, big, script="😀 = 1\n" * 6000)
-        if number > 2:
-            break
+    for number in (1, 2, 3):
+        assert filing(number, big, script="😀 = 1\n" * 6000) == {big.key: "update" if number > 1 else "file"}
         hub.clock.sleep(86400)
     body = hub.issues()[0]["body"]
     assert len(body) <= len(body.encode()) <= LIMIT
