@@ -187,7 +187,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
             of_framework = {build.framework: build for build in builds}
             gather(before.folder, of_framework, failing, out, config.confirmations, config.shard)
         seconds = round(run.seconds + time.monotonic() - began, 1)
-        night = _finish(out, run, trials, ordered, findings, before, seconds, writer)
+        night = _finish(out, run, trials, ordered, findings, before, seconds, writer, config.templates)
     print_summary(console, night.run, night.verdicts, night.changes, night.findings)
     return night
 
@@ -426,6 +426,7 @@ def _finish(
     before: Before | None,
     seconds: float,
     writer: RunWriter,
+    templates: Path | None = None,
 ) -> Night:
     counts = Counter(verdict.kind for verdict in verdicts)
     coverage = Counter(verdict.setting for verdict in verdicts if verdict.kind in SETTLED)
@@ -440,7 +441,7 @@ def _finish(
     )
     changes = compare(before.loaded.verdicts if before else [], verdicts)
     write_changes(out, final.previous, changes)
-    write_atomic(out / "summary.md", summary_markdown(final, verdicts, changes, findings))
+    write_atomic(out / "summary.md", summary_markdown(final, verdicts, changes, findings, templates))
     folders = [read_finding(path) for path in list_findings(out)]
     write_atomic(out / "report.html", render_html(final, verdicts, changes, folders))
     writer.finish(final)

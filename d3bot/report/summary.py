@@ -1,12 +1,13 @@
 """The Markdown summary of a run: the headline first, and never more bytes than GitHub shows."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from d3bot.findings.markdown import code, plain
 from d3bot.history.changes import unknown_since
 from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons
 from d3bot.spec import Change, Finding, Run, Verdict
-from d3bot.templates import environment
+from d3bot.templates import environment, render_page
 
 MAX_BYTES = 900 * 1024
 """GitHub drops a whole step summary above 1 MiB."""
@@ -24,9 +25,16 @@ SECTIONS = {
 
 
 def summary_markdown(
-    run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], findings: Sequence[Finding]
+    run: Run,
+    verdicts: Sequence[Verdict],
+    changes: Sequence[Change],
+    findings: Sequence[Finding],
+    templates: Path | None = None,
 ) -> str:
-    """Return the summary, at most 900 KiB encoded; everything that came from a test is made harmless."""
+    """Return the summary, at most 900 KiB encoded; everything that came from a test is made harmless.
+
+    `templates` is a person's own folder.  SpecError if their template is wrong.
+    """
     listed = {name: [change for change in changes if change.change == name] for name in LISTED}
     facts = {
         "run": run,
@@ -43,13 +51,12 @@ def summary_markdown(
         "reasons": reasons(verdicts, 20),
         "symbols": SYMBOLS,
     }
-    template = environment("summary")
+    template = environment("summary", own=templates)
     template.filters.update(plain=plain, code=code, numbers=numbers)
-    page = template.get_template("summary.md.j2")
     names = list(SECTIONS)
     for dropped in range(len(names) + 1):
         cut = [SECTIONS[name] for name in names[:dropped]]
-        text = page.render(facts, keep=names[dropped:], cut=cut)
+        text = render_page(template, "summary.md.j2", facts | {"keep": names[dropped:], "cut": cut})
         if len(text.encode()) <= MAX_BYTES:
             break
     return text

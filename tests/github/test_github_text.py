@@ -14,8 +14,9 @@ from d3bot.github.body import LIMIT, compose, harmless, key_in, record_in
 from d3bot.github.sarif import MAX_RESULTS, sarif
 from d3bot.history.check import Check, Row
 from d3bot.report.check import check_markdown
+from d3bot.report.summary import summary_markdown
 from d3bot.spec import SpecError
-from tests.findings.samples import BUILD, KEY, finding, verdict
+from tests.findings.samples import BUILD, KEY, finding, run, verdict
 from tests.findings.test_lifecycle import NOW
 from tests.findings.test_markdown import HOSTILE, REFERENCE
 from tests.github.nights import failing
@@ -152,3 +153,9 @@ def test_e6_one_run_with_stable_fingerprints_and_no_more_results_than_are_shown(
 def test_e6_any_text_is_valid_json(text):
     data = json.loads(sarif([failing("a", title=text)]))
     assert "\x1b" not in json.dumps(data)
+
+
+def test_the_summary_of_a_run_may_be_ones_own_too(tmp_path):
+    (tmp_path / "summary").mkdir()
+    (tmp_path / "summary" / "summary.md.j2").write_text("Mine: {{ headline.text | plain }}\n")
+    assert summary_markdown(run(), [], [], [], tmp_path).startswith("Mine: NO DATA")
