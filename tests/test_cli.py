@@ -42,7 +42,7 @@ BAD: dict[str, tuple[tuple[str, ...], int, str]] = {
     "resume of nothing": (("run", "--resume", "--out", "out"), 2, "out is not there"),
     "unknown build": (("run", "--build", "jax==1.0", "--out", "out"), 2, "jax"),
     "no such interpreter": (("run", "--build", "python:/no/such/python", "--out", "out"), 2, "/no/such/python"),
-    "not a library": (("run", "--build", f"python:{sys.executable}", "--out", "out"), 3, "torch"),
+    "not a library": (("run", "--build", f"python:{sys.executable}", "--out", "out"), 2, "torch"),
     "unknown list": (("list", "bugs"), 2, "settings, layers, seeds, contracts"),
     "not a run folder": (("compare", "a", "b"), 2, "a"),
     "no faults": (("bench", "recall", "--faults", "nowhere"), 2, "nowhere"),

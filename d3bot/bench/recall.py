@@ -19,7 +19,7 @@ from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.findings.key import is_catch_all
 from d3bot.flow.harness import Harness, Judged
-from d3bot.flow.night import load_seeds
+from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import script_env, standing_settings
 from d3bot.generate import PER_CASE, fresh_cases, plan
 from d3bot.spec import Build, Framework, SpecError, Trial, Verdict

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from d3bot.flow.night import load_seeds
+from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import Option, families, standing_settings
 from d3bot.frameworks.layers import KINDS
 from d3bot.spec import FRAMEWORKS, SpecError

@@ -28,7 +28,8 @@ from d3bot.flow.evidence import gather
 from d3bot.flow.finding import Context, make_finding
 from d3bot.flow.harness import Harness
 from d3bot.flow.plan_file import PLAN, load_plan, write_plan
-from d3bot.frameworks import find_settings, obstacle, script_env
+from d3bot.flow.seeds import load_seeds
+from d3bot.frameworks import find_settings, script_env
 from d3bot.frameworks.registry import check_globs
 from d3bot.generate import PER_CASE, fresh_cases, plan, shard
 from d3bot.history.changes import NEWS, compare
@@ -47,12 +48,10 @@ from d3bot.spec import (
     Finding,
     Framework,
     Run,
-    Seed,
     Setting,
     SpecError,
     Trial,
     Verdict,
-    load_seed,
 )
 
 _ROUND = 12
@@ -97,21 +96,6 @@ def find_previous(config: Config, out: Path) -> Before | None:
     if folder is None or folder.resolve() == out.resolve():
         return None
     return Before(folder, load_run(folder))
-
-
-def load_seeds(folder: Path | None, framework: Framework) -> list[Seed]:
-    """Return the seeds of a framework, by name; SpecError names the file that is wrong."""
-    if folder is None:
-        return []
-    if not folder.is_dir():
-        raise SpecError(f"--seeds {folder}: no such folder; give a folder with torch/ and tensorflow/, or none")
-    seeds = [load_seed(path) for path in sorted((folder / framework).glob("*.toml"))]
-    for seed in seeds:
-        if seed.case.framework != framework:
-            raise SpecError(f"{folder / framework / seed.name}.toml: is a case of {seed.case.framework}; move it there")
-        for setting in seed.settings:
-            obstacle(seed.case, setting)
-    return seeds
 
 
 def run_night(config: Config, out: Path, console: Console, resume: bool = False, look: bool = True) -> Night:

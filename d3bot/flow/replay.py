@@ -10,10 +10,11 @@ from d3bot.builds.spec import PINNED
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.harness import Harness
+from d3bot.flow.seeds import read_seed
 from d3bot.frameworks import View, canonical_setting, obstacle, render, script_env, standing_settings
 from d3bot.frameworks.format import format_files
 from d3bot.history.finding_folder import read_finding
-from d3bot.spec import Dtype, Seed, Setting, SpecError, Trial, Verdict, dump_seed, load_seed
+from d3bot.spec import Dtype, Seed, Setting, SpecError, Trial, Verdict, dump_seed
 
 UNMEASURED: dict[Dtype, float] = {"float64": 1e-12, "float32": 1e-4}
 """Bounds of a script that was printed, not run: nobody measured this case's own noise."""
@@ -30,7 +31,7 @@ def load_trial(source: Path, setting: str | None) -> list[Trial]:
         folder = read_finding(source)
         seed = Seed(folder.finding.key, folder.finding.case, "finding", (folder.finding.setting,))
     else:
-        seed = load_seed(source)
+        seed = read_seed(source)
     framework = seed.case.framework
     if setting is not None:
         chosen = [Setting.parse(setting)]
