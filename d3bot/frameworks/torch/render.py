@@ -8,6 +8,7 @@ from d3bot.frameworks.code import unrolled
 from d3bot.frameworks.layers import Shape, infer_shapes
 from d3bot.frameworks.torch.families import FAMILIES
 from d3bot.frameworks.torch.model import ModelText, model_text
+from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
 from d3bot.spec import Case, Optimizer, Setting, short_hash
 from d3bot.templates import environment
 
@@ -32,7 +33,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "data_lines": _data_lines(case, shapes),
         "names": [item.name for item in case.inputs],
         "loss": _loss(case, model),
-        "optimizer": _optimizer(case.optimizer),
+        "optimizer": f"{optimizer_class(case.optimizer)}(model.parameters(){optimizer_options(case.optimizer)})",
         "schedule": _schedule(case.optimizer),
         "freezes": [
             f"if step == {freeze.at}: {model.access(freeze.layer)}.requires_grad_(False)"
@@ -100,18 +101,6 @@ def _loss(case: Case, model: ModelText) -> str:
     if model.staged and len(case.inputs) > 1:  # an nn.Sequential takes one input only
         output = output.replace("model(", "model[1](model[0](") + ")"
     return f"{name}({output}, target)"
-
-
-def _optimizer(optimizer: Optimizer) -> str:
-    name = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[optimizer.name]
-    options = f", lr={optimizer.lr}"
-    if optimizer.momentum:
-        options += f", momentum={optimizer.momentum}"
-    if optimizer.nesterov:
-        options += ", nesterov=True"
-    if optimizer.weight_decay or optimizer.name == "adamw":
-        options += f", weight_decay={optimizer.weight_decay}"
-    return f"torch.optim.{name}(model.parameters(){options})"
 
 
 def _schedule(optimizer: Optimizer) -> str:
