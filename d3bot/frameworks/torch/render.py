@@ -23,7 +23,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     family = FAMILIES[setting.family]
     shapes = infer_shapes(case)
     special = dict(family.context(case, setting))
-    model = model_text(case, special.pop("cut", None))
+    model = model_text(case, special.pop("cuts", ()))
     parts = family.parts(case, setting)
     sharded = "part_comment" in special and "micro" not in special["part_comment"]
     context: dict[str, Any] = {
@@ -99,7 +99,8 @@ def _loss(case: Case, model: ModelText) -> str:
     name = "F.cross_entropy" if case.loss == "cross_entropy" else "F.mse_loss"
     output = f"model({', '.join(item.name for item in case.inputs)})"
     if model.staged and len(case.inputs) > 1:  # an nn.Sequential takes one input only
-        output = output.replace("model(", "model[1](model[0](") + ")"
+        rest = "model[1]" if len(model.parts) == 2 else "model[1:]"
+        output = output.replace("model(", f"{rest}(model[0](") + ")"
     return f"{name}({output}, target)"
 
 
