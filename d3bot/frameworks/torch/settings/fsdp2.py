@@ -4,23 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.layers import KINDS, infer_shapes
+from d3bot.frameworks.layers import infer_shapes
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
     exact_data_parallel,
     keeps_local_buffers,
+    layer_units,
     small_shards,
     world_of,
 )
 from d3bot.spec import ArrayName, Case, Setting
-
-
-def _layer_units(case: Case, setting: Setting) -> list[str]:
-    """Return the layers that are units of their own; with tied weights none, since both users must be in one unit."""
-    if setting.get("wrap") == "root" or case.tie:
-        return []
-    return [layer.name for layer in case.layers if KINDS[layer.op].trainable]
 
 
 def _dim1(case: Case, setting: Setting) -> bool:
@@ -55,7 +49,7 @@ def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     query, key and value are one tensor and projects them one by one, forward and backward: measured 1 to 2 eps apart,
     in the first loss too.
     """
-    if "attention" in case.ops() and _layer_units(case, setting):
+    if "attention" in case.ops() and layer_units(case, setting):
         return False
     return exact_data_parallel(case, setting, name)
 
@@ -72,7 +66,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "tensor_names": ["DTensor"] * by_norm + ["Shard"] * (setting.get("shard_dim") == 1),
         "arguments": arguments,
         "shard_dim": setting.get("shard_dim") == 1,
-        "units": [*(text.access(name) for name in _layer_units(case, setting)), "model"],
+        "units": [*(text.access(name) for name in layer_units(case, setting)), "model"],
         "buffers": "own" if keeps_local_buffers(case) else "",
         "part_comment": "the ranks' shards, one after the other",
     }
