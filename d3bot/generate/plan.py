@@ -16,6 +16,7 @@ _FAMILY_COST = {
     "pp": 1.2,
     "fsdp1": 1.6,
     "fsdp2": 1.6,
+    "hsdp": 1.8,
     "tp": 2.5,
     "mirrored": 8.0,
     "parameter_server": 5.0,

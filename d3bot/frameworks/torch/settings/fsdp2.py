@@ -42,7 +42,7 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     return small_shards(case, setting)
 
 
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     """As for data parallel, but for attention in a unit of its own.
 
     fully_shard's hooks hand a unit's forward new tensors, one an argument.  MultiheadAttention then no longer sees that
@@ -54,7 +54,8 @@ def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     return exact_data_parallel(case, setting, name)
 
 
-def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+def context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    """Return what the template of fully_shard needs."""
     arguments = ""
     if setting.get("reshard_after_forward") is False:
         arguments += ", reshard_after_forward=False"
@@ -102,8 +103,8 @@ FAMILY = Family(
     processes=world_of,
     parts=lambda case, setting: world_of(setting),
     obstacle=_obstacle,
-    exact=_exact,
-    context=_context,
+    exact=exact,
+    context=context,
     standing=(
         "fsdp2(world=2)",
         "fsdp2(world=3)",
