@@ -7,10 +7,20 @@ from dataclasses import dataclass, field
 from d3bot.frameworks import canonical_setting, obstacle
 from d3bot.spec import Case, Framework, Origin, Seed, Setting, SpecError, Trial
 
-PER_CASE: Mapping[Framework, int] = {"torch": 5, "tensorflow": 3}
+PER_CASE: Mapping[Framework, int] = {"torch": 8, "tensorflow": 3}
 """How many applicable settings a case gets unless somebody says otherwise."""
 
-_FAMILY_COST = {"ddp": 1.0, "pp": 1.2, "fsdp2": 1.6, "tp": 2.5, "mirrored": 8.0, "parameter_server": 5.0}
+_FAMILY_COST = {
+    "ddp": 1.0,
+    "zero1": 1.1,
+    "pp": 1.2,
+    "fsdp1": 1.6,
+    "fsdp2": 1.6,
+    "hsdp": 1.8,
+    "tp": 2.5,
+    "mirrored": 8.0,
+    "parameter_server": 5.0,
+}
 _REFERENCE_COST: Mapping[Framework, float] = {"torch": 1.0, "tensorflow": 15.0}
 """Relative seconds of small models, measured side by side on two cores; a new family starts in the middle."""
 

@@ -1,6 +1,6 @@
 """The table of PyTorch setting families: one module each in `settings/`."""
 
 from d3bot.frameworks.base import Family
-from d3bot.frameworks.torch.settings import ddp, fsdp2, pp, tp
+from d3bot.frameworks.torch.settings import ddp, fsdp1, fsdp2, hsdp, pp, tp, zero1
 
-FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (ddp, fsdp2, tp, pp)}
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (ddp, zero1, fsdp1, fsdp2, hsdp, tp, pp)}

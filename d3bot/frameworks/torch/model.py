@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from d3bot.frameworks.code import data_flow
-from d3bot.frameworks.layers import KINDS, Shape, consumers, infer_shapes
+from d3bot.frameworks.layers import Shape, consumers, infer_shapes
 from d3bot.frameworks.torch.layers import call, constructor, module_form
 from d3bot.spec import Case, Layer
+
+_STAGES = ("First", "Second", "Third", "Fourth")
+"""Classes of pipeline stages; there are no more stages than these."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +44,32 @@ class ModelText:
         return text
 
 
-def model_text(case: Case, cut: int | None = None) -> ModelText:
-    """Return the model's text; with `cut`, the layers before and after that index become two pipeline stages."""
+def model_text(case: Case, cuts: Sequence[int] = ()) -> ModelText:
+    """Return the model's text; the layers between two `cuts` (indices of layers) become a pipeline stage."""
     shapes = infer_shapes(case)
-    if cut is None:
+    if not cuts:
         part = _part(case, case.layers, [item.name for item in case.inputs], "Model", shapes)
         return ModelText((part,), dict(part.paths))
-    front = _part(case, case.layers[:cut], [item.name for item in case.inputs], "First", shapes)
-    back = _part(case, case.layers[cut:], [case.layers[cut - 1].name], "Second", shapes)
-    paths = {name: f"{i}.{path}" for i, part in enumerate((front, back)) for name, path in part.paths.items()}
-    return ModelText((front, back), paths)
+    parts, inputs = [], [item.name for item in case.inputs]
+    for name, (start, end) in zip(_STAGES, pairwise((0, *cuts, len(case.layers))), strict=False):
+        parts.append(_part(case, case.layers[start:end], inputs, name, shapes))
+        inputs = [case.layers[end - 1].name]
+    paths = {name: f"{i}.{path}" for i, part in enumerate(parts) for name, path in part.paths.items()}
+    return ModelText(tuple(parts), paths)
 
 
 def pipeline_cuts(case: Case) -> list[int]:
     """Return every index at which one tensor alone crosses from the layers before to the layers after.
 
-    Each side keeps at least one layer with parameters, and no tie crosses the cut.
+    No tie crosses the cut.
     """
     cuts = []
     for cut in range(1, len(case.layers)):
         before, after = case.layers[:cut], case.layers[cut:]
         crossing = {source for layer in after for source in layer.inputs if source not in {item.name for item in after}}
-        trainable = all(any(KINDS[layer.op].trainable for layer in side) for side in (before, after))
         names = {layer.name for layer in before}
         tied = any((tie.layer in names) != (tie.to in names) for tie in case.tie)
-        if crossing == {before[-1].name} and trainable and not tied:
+        if crossing == {before[-1].name} and not tied:
             cuts.append(cut)
     return cuts
 

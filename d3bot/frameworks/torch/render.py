@@ -8,6 +8,7 @@ from d3bot.frameworks.code import unrolled
 from d3bot.frameworks.layers import Shape, infer_shapes
 from d3bot.frameworks.torch.families import FAMILIES
 from d3bot.frameworks.torch.model import ModelText, model_text
+from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
 from d3bot.spec import Case, Optimizer, Setting, short_hash
 from d3bot.templates import environment
 
@@ -22,7 +23,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     family = FAMILIES[setting.family]
     shapes = infer_shapes(case)
     special = dict(family.context(case, setting))
-    model = model_text(case, special.pop("cut", None))
+    model = model_text(case, special.pop("cuts", ()))
     parts = family.parts(case, setting)
     sharded = "part_comment" in special and "micro" not in special["part_comment"]
     context: dict[str, Any] = {
@@ -32,7 +33,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "data_lines": _data_lines(case, shapes),
         "names": [item.name for item in case.inputs],
         "loss": _loss(case, model),
-        "optimizer": _optimizer(case.optimizer),
+        "optimizer": f"{optimizer_class(case.optimizer)}(model.parameters(){optimizer_options(case.optimizer)})",
         "schedule": _schedule(case.optimizer),
         "freezes": [
             f"if step == {freeze.at}: {model.access(freeze.layer)}.requires_grad_(False)"
@@ -98,20 +99,9 @@ def _loss(case: Case, model: ModelText) -> str:
     name = "F.cross_entropy" if case.loss == "cross_entropy" else "F.mse_loss"
     output = f"model({', '.join(item.name for item in case.inputs)})"
     if model.staged and len(case.inputs) > 1:  # an nn.Sequential takes one input only
-        output = output.replace("model(", "model[1](model[0](") + ")"
+        rest = "model[1]" if len(model.parts) == 2 else "model[1:]"
+        output = output.replace("model(", f"{rest}(model[0](") + ")"
     return f"{name}({output}, target)"
-
-
-def _optimizer(optimizer: Optimizer) -> str:
-    name = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[optimizer.name]
-    options = f", lr={optimizer.lr}"
-    if optimizer.momentum:
-        options += f", momentum={optimizer.momentum}"
-    if optimizer.nesterov:
-        options += ", nesterov=True"
-    if optimizer.weight_decay or optimizer.name == "adamw":
-        options += f", weight_decay={optimizer.weight_decay}"
-    return f"torch.optim.{name}(model.parameters(){options})"
 
 
 def _schedule(optimizer: Optimizer) -> str:

@@ -1,6 +1,7 @@
 """What several PyTorch families share."""
 
 from d3bot.frameworks.base import Option
+from d3bot.frameworks.layers import KINDS
 from d3bot.spec import ArrayName, Case, Setting
 
 WORLD = Option("world", "number of ranks", low=1, high=8)
@@ -24,6 +25,13 @@ def small_shards(case: Case, setting: Setting) -> str | None:
     if keeps_local_buffers(case) and case.batch // world < 2:
         return "batch norm in training needs at least two rows on every rank"
     return None
+
+
+def layer_units(case: Case, setting: Setting) -> list[str]:
+    """Return the layers that are units of their own; with tied weights none, since both users must be in one unit."""
+    if setting.get("wrap") == "root" or case.tie:
+        return []
+    return [layer.name for layer in case.layers if KINDS[layer.op].trainable]
 
 
 def exact_data_parallel(case: Case, setting: Setting, name: ArrayName) -> bool:

@@ -16,7 +16,8 @@ from d3bot.spec import Case, Setting
 _ARGUMENTS = ("gradient_as_bucket_view", "static_graph", "find_unused_parameters")
 
 
-def _obstacle(case: Case, setting: Setting) -> str | None:
+def obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why DDP's promise does not hold for this trial, or None."""
     if any(freeze.at > 0 for freeze in case.freeze):
         return "DDP: parameters must not change after wrapping, so freezing in mid-training is outside its promise"
     if not any_trainable(case):
@@ -74,7 +75,7 @@ FAMILY = Family(
     world=world_of,
     processes=world_of,
     parts=lambda case, setting: world_of(setting),
-    obstacle=_obstacle,
+    obstacle=obstacle,
     exact=exact_data_parallel,
     context=_context,
     standing=(

@@ -4,23 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.layers import KINDS, infer_shapes
+from d3bot.frameworks.layers import infer_shapes
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
     exact_data_parallel,
     keeps_local_buffers,
+    layer_units,
     small_shards,
     world_of,
 )
 from d3bot.spec import ArrayName, Case, Setting
-
-
-def _layer_units(case: Case, setting: Setting) -> list[str]:
-    """Return the layers that are units of their own; with tied weights none, since both users must be in one unit."""
-    if setting.get("wrap") == "root" or case.tie:
-        return []
-    return [layer.name for layer in case.layers if KINDS[layer.op].trainable]
 
 
 def _dim1(case: Case, setting: Setting) -> bool:
@@ -48,19 +42,20 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     return small_shards(case, setting)
 
 
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     """As for data parallel, but for attention in a unit of its own.
 
     fully_shard's hooks hand a unit's forward new tensors, one an argument.  MultiheadAttention then no longer sees that
     query, key and value are one tensor and projects them one by one, forward and backward: measured 1 to 2 eps apart,
     in the first loss too.
     """
-    if "attention" in case.ops() and _layer_units(case, setting):
+    if "attention" in case.ops() and layer_units(case, setting):
         return False
     return exact_data_parallel(case, setting, name)
 
 
-def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+def context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    """Return what the template of fully_shard needs."""
     arguments = ""
     if setting.get("reshard_after_forward") is False:
         arguments += ", reshard_after_forward=False"
@@ -72,7 +67,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "tensor_names": ["DTensor"] * by_norm + ["Shard"] * (setting.get("shard_dim") == 1),
         "arguments": arguments,
         "shard_dim": setting.get("shard_dim") == 1,
-        "units": [*(text.access(name) for name in _layer_units(case, setting)), "model"],
+        "units": [*(text.access(name) for name in layer_units(case, setting)), "model"],
         "buffers": "own" if keeps_local_buffers(case) else "",
         "part_comment": "the ranks' shards, one after the other",
     }
@@ -108,8 +103,8 @@ FAMILY = Family(
     processes=world_of,
     parts=lambda case, setting: world_of(setting),
     obstacle=_obstacle,
-    exact=_exact,
-    context=_context,
+    exact=exact,
+    context=context,
     standing=(
         "fsdp2(world=2)",
         "fsdp2(world=3)",

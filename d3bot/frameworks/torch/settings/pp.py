@@ -1,6 +1,8 @@
-"""Pipeline parallelism: two stages, micro-batches, the 1F1B schedule."""
+"""Pipeline parallelism: stages on two ranks, micro-batches, and the schedules that torch has."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations, pairwise
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
@@ -9,19 +11,48 @@ from d3bot.frameworks.torch.model import pipeline_cuts
 from d3bot.frameworks.torch.settings.common import world_of
 from d3bot.spec import ArrayName, Case, Setting
 
-_SCHEDULES = {"1f1b": "Schedule1F1B", "gpipe": "ScheduleGPipe"}
+
+@dataclass(frozen=True)
+class _Schedule:
+    """A schedule class, and the stages that rank 0 and rank 1 hold."""
+
+    name: str
+    stages: tuple[tuple[int, ...], tuple[int, ...]] = ((0,), (1,))
+    own: str = ""
+    """The expression of a rank's stages, where there are several."""
+    rounds: bool = False
+    """Whether the micro-batches must divide into rounds of about one a rank."""
 
 
-def stage_cut(case: Case) -> int | None:
-    """Return the cut nearest to the middle at which one tensor crosses and both stages can train; None if none."""
-    cuts = [cut for cut in pipeline_cuts(case) if _both_train(case, cut)]
-    return min(cuts, key=lambda cut: abs(2 * cut - len(case.layers)), default=None)
+_LOOP = ((0, 2), (1, 3))
+_SCHEDULES = {
+    "1f1b": _Schedule("Schedule1F1B"),
+    "gpipe": _Schedule("ScheduleGPipe"),
+    "loopedbfs": _Schedule("ScheduleLoopedBFS", _LOOP, "rank, rank + 2"),
+    "interleaved1f1b": _Schedule("ScheduleInterleaved1F1B", _LOOP, "rank, rank + 2", rounds=True),
+    "interleaved_zero_bubble": _Schedule("ScheduleInterleavedZeroBubble", _LOOP, "rank, rank + 2", rounds=True),
+    "zbv": _Schedule("ScheduleZBVZeroBubble", ((0, 3), (1, 2)), "rank, 3 - rank"),
+}
 
 
-def _both_train(case: Case, cut: int) -> bool:
+def stage_cuts(case: Case, setting: Setting) -> tuple[int, ...] | None:
+    """Return the cuts that make the most even stages, the earliest of equals, or None.
+
+    One tensor crosses each.  The first stage and every rank have something to train.
+    """
+    stages = _schedule(setting).stages
+    count = sum(len(own) for own in stages)
     frozen = {freeze.layer for freeze in case.freeze}
-    sides = (case.layers[:cut], case.layers[cut:])
-    return all(any(KINDS[x.op].trainable and x.name not in frozen for x in side) for side in sides)
+    trains = [KINDS[layer.op].trainable and layer.name not in frozen for layer in case.layers]
+
+    def fits(cuts: tuple[int, ...]) -> bool:
+        busy = [any(trains[start:end]) for start, end in pairwise((0, *cuts, len(trains)))]
+        return busy[0] and all(any(busy[stage] for stage in own) for own in stages)
+
+    def unevenness(cuts: tuple[int, ...]) -> int:
+        return sum((end - start) ** 2 for start, end in pairwise((0, *cuts, len(trains))))
+
+    return min(filter(fits, combinations(pipeline_cuts(case), count - 1)), key=unevenness, default=None)
 
 
 def micro_batches(setting: Setting) -> int:
@@ -29,53 +60,72 @@ def micro_batches(setting: Setting) -> int:
     return int(FAMILY.value(setting, "microbatches"))
 
 
+def _schedule(setting: Setting) -> _Schedule:
+    return _SCHEDULES[str(FAMILY.value(setting, "schedule"))]
+
+
 def _obstacle(case: Case, setting: Setting) -> str | None:
-    if stage_cut(case) is None:
-        return "no cut into two trainable stages at which one tensor crosses and no tied weight is split"
-    if case.batch % micro_batches(setting):
-        return f"a batch of {case.batch} does not divide into {micro_batches(setting)} micro-batches"
+    count = micro_batches(setting)
+    schedule = _schedule(setting)
+    if schedule.rounds and count % max(1, count // world_of(setting)):
+        return f"{schedule.name} requires the number of micro-batches to be a multiple of the number of rounds"
+    if stage_cuts(case, setting) is None:
+        stages = sum(len(own) for own in schedule.stages)
+        return f"no cut into {stages} stages, trained on both ranks, at which one tensor crosses and no tie is split"
+    if case.batch % count:
+        return f"a batch of {case.batch} does not divide into {count} micro-batches"
     if case.clip and case.clip.kind == "norm":
-        return "clip_grad_norm_ sees one stage's parameters; nothing in torch promises the norm over all stages"
-    if "batch_norm" in case.ops() and case.batch // micro_batches(setting) < 2:
+        return "clip_grad_norm_ sees one rank's parameters; nothing in torch promises the norm over all stages"
+    if "batch_norm" in case.ops() and case.batch // count < 2:
         return "batch norm in training needs at least two rows in every micro-batch"
     return None
 
 
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return True
+    """Every schedule but one adds the micro-batches' gradients in their order; looped BFS goes backward from the last.
+
+    Before any gradient is used, its losses are the same numbers all the same.
+    """
+    return _schedule(setting).name != "ScheduleLoopedBFS" or (name.step == 0 and name.role == "loss")
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     loss = "F.cross_entropy" if case.loss == "cross_entropy" else "F.mse_loss"
+    schedule = _schedule(setting)
     return {
-        "schedule_class": _SCHEDULES[str(FAMILY.value(setting, "schedule"))],
+        "schedule_class": schedule.name,
+        "own": schedule.own,
+        "last_rank": next(rank for rank in (0, 1) if max(schedule.stages[rank]) == max(map(max, schedule.stages))),
         "stage_loss": f"{loss}(output, target)",
         "buffers": "",
         "part_comment": "the micro-batches, one after the other",
-        "cut": stage_cut(case),
+        "cuts": stage_cuts(case, setting) or (),
     }
 
 
 FAMILY = Family(
     framework="torch",
     name="pp",
-    summary="PipelineStage with a micro-batch schedule: a stage of the model on each of two ranks",
+    summary="PipelineStage with a micro-batch schedule: one or two stages of the model on each of two ranks",
     options=(
-        Option("world", "number of ranks, one stage each", low=2, high=2),
+        Option("world", "number of ranks", low=2, high=2),
         Option("schedule", "order of forwards and backwards", "1f1b", tuple(_SCHEDULES)),
         Option("microbatches", "micro-batches of one step", 4, low=2, high=16),
     ),
     contract=Contract(
-        promise="A step's gradients are those of the mean of the micro-batches' losses.",
-        source='"scale_grads (bool): Whether to scale gradients by the number of microbatches" and "1F1B schedule: '
-        'performs one forward and one backward on the micro-batches in steady state" '
+        promise="A step's gradients are those of the mean of the micro-batches' losses, whatever the schedule.",
+        source='"Gradients are scaled by num_microbatches depending on the scale_grads argument, defaulting to True" '
+        '(PipelineScheduleSingle, PipelineScheduleMulti); "1F1B schedule: performs one forward and one backward on the '
+        'micro-batches in steady state"; "Looped BFS supports multiple stages per rank"; "Interleaved 1F1B ... works '
+        'as long as n_microbatches % num_rounds is 0"; "ZBV ... requires exactly two stages per rank" '
         "(torch.distributed.pipelining.schedules, 2.13)",
         reference="The micro-batches one after the other in one process, each loss divided by their number.",
-        exact="To the last bit: each stage adds the same numbers in the same order.",
+        exact="To the last bit: each stage adds the same numbers in the same order. Looped BFS: the noise bound.",
         breaks=(
-            "Clipping by norm: each rank sees its own stage's parameters only.",
+            "Clipping by norm: each rank sees its own stages' parameters only.",
             "A batch that does not divide into the micro-batches.",
-            "A model without a cut at which one tensor crosses, or whose tied weights lie on both sides of every cut.",
+            "Interleaved schedules: micro-batches that do not divide into rounds.",
+            "A model without cuts at which one tensor crosses, or whose tied weights lie on both sides of every cut.",
         ),
     ),
     world=world_of,
@@ -84,5 +134,9 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=_exact,
     context=_context,
-    standing=("pp(world=2)",),
+    standing=(
+        "pp(world=2)",
+        "pp(world=2, schedule=interleaved_zero_bubble, microbatches=2)",
+        "pp(world=2, schedule=zbv, microbatches=2)",
+    ),
 )

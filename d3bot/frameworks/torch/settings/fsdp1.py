@@ -1,0 +1,81 @@
+"""FSDP1: `torch.distributed.fsdp.FullyShardedDataParallel`, with the original parameters."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.torch.model import model_text
+from d3bot.frameworks.torch.settings.common import (
+    WORLD,
+    exact_data_parallel,
+    keeps_local_buffers,
+    layer_units,
+    small_shards,
+    world_of,
+)
+from d3bot.spec import Case, Setting
+
+_STRATEGIES = {"full_shard": "", "shard_grad_op": "SHARD_GRAD_OP", "no_shard": "NO_SHARD", "mixed": ""}
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    if case.freeze and not layer_units(case, setting):
+        return (
+            "FSDP1 shows a frozen parameter a zero gradient in a unit that trains: what can be read is not what trains"
+        )
+    return small_shards(case, setting)
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    text = model_text(case)
+    sharding = str(FAMILY.value(setting, "sharding"))
+    whole = "NO_SHARD" if sharding == "mixed" else ""
+    return {
+        "strategy": _STRATEGIES[sharding],
+        "units": [
+            (text.access(name), whole if i % 2 == 0 else "") for i, name in enumerate(layer_units(case, setting))
+        ],
+        "buffers": "own" if keeps_local_buffers(case) else "",
+        "part_comment": "the ranks' shards, one after the other",
+    }
+
+
+FAMILY = Family(
+    framework="torch",
+    name="fsdp1",
+    summary="FullyShardedDataParallel with use_orig_params: flat parameters sharded over the ranks",
+    options=(
+        WORLD,
+        Option("wrap", "units: every layer and the root, or the root alone", "layers", ("layers", "root")),
+        Option(
+            "sharding",
+            "strategy of all units; mixed: FULL_SHARD, but every other layer, from the first on, NO_SHARD",
+            "full_shard",
+            tuple(_STRATEGIES),
+        ),
+    ),
+    contract=Contract(
+        promise="The full gradient of each parameter is the mean over the ranks of their own shards' gradients under "
+        "every strategy; clip_grad_norm_ takes the norm of all of them.",
+        source='"FULL_SHARD: Parameters, gradients, and optimizer states are sharded."; "NO_SHARD: ... replicated '
+        'across ranks similar to PyTorch\'s DistributedDataParallel API" (ShardingStrategy); "The norm is computed '
+        'over all parameters\' gradients as viewed as a single vector" (clip_grad_norm_); "If you want to inspect the '
+        'gradients, you can use the summon_full_params method with with_grads=True"; "For use_orig_params=True, FSDP '
+        'supports mixing frozen and non-frozen parameters" (torch.distributed.fsdp.FullyShardedDataParallel, 2.13)',
+        reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
+        "batch norm every rank keeps its own buffers.",
+        exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
+        breaks=(
+            "A batch with fewer rows than ranks.",
+            "Frozen and trained parameters in one unit: gradients can be read in summon_full_params alone, which shows "
+            "a frozen one as zero instead of none.",
+        ),
+    ),
+    world=world_of,
+    processes=world_of,
+    parts=lambda case, setting: world_of(setting),
+    obstacle=_obstacle,
+    exact=exact_data_parallel,
+    context=_context,
+    standing=("fsdp1(world=2)", "fsdp1(world=2, sharding=mixed)"),
+)

@@ -1,0 +1,43 @@
+"""HSDP: `fully_shard` on a mesh of two dimensions, replicas of a sharded copy."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.torch.settings import fsdp2
+from d3bot.frameworks.torch.settings.common import small_shards, world_of
+from d3bot.spec import Case, Setting
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    shards = int(FAMILY.value(setting, "shards"))
+    return {**fsdp2.context(case, setting), "replicas": world_of(setting) // shards, "shards": shards}
+
+
+FAMILY = Family(
+    framework="torch",
+    name="hsdp",
+    summary="fully_shard on a mesh of two dimensions: parameters sharded in a group of ranks, groups replicated",
+    options=(
+        Option("world", "number of ranks", choices=(4, 8)),
+        Option("shards", "ranks over which one copy is sharded", 2, (2, 4)),
+        *(option for option in fsdp2.FAMILY.options if option.name in ("wrap", "reshard_after_forward")),
+    ),
+    contract=Contract(
+        promise="The gathered gradient of each parameter is the mean over all ranks, of every replica, of their own "
+        "shards' gradients.",
+        source='"If 2D, then parameters are sharded across the 1st dim and replicated across the 0th dim (HSDP) with '
+        '(Replicate(), Shard(0)) placement." (torch.distributed.fsdp.fully_shard, 2.13)',
+        reference="As fsdp2's: the ranks' shards one after the other in one process, each loss divided by the world "
+        "size; with batch norm every rank keeps its own buffers.",
+        exact="The first losses, but for attention in a unit of its own. All else: the noise bound.",
+        breaks=("A batch with fewer rows than ranks.",),
+    ),
+    world=world_of,
+    processes=world_of,
+    parts=lambda case, setting: world_of(setting),
+    obstacle=small_shards,
+    exact=fsdp2.exact,
+    context=_context,
+    standing=("hsdp(world=4)",),
+)

@@ -1,0 +1,50 @@
+"""ZeroRedundancyOptimizer inside DistributedDataParallel: ZeRO stage 1."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
+from d3bot.frameworks.torch.settings import ddp
+from d3bot.frameworks.torch.settings.common import WORLD, exact_data_parallel, keeps_local_buffers, world_of
+from d3bot.spec import Case, Setting
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    view = ", parameters_as_bucket_view=True" if setting.get("parameters_as_bucket_view") is True else ""
+    made = f"model.parameters(), {optimizer_class(case.optimizer)}{view}{optimizer_options(case.optimizer)}"
+    return {
+        "zero": f"ZeroRedundancyOptimizer({made})",
+        "buffers": "rank0" if keeps_local_buffers(case) else "",
+        "part_comment": "the ranks' shards, one after the other",
+    }
+
+
+FAMILY = Family(
+    framework="torch",
+    name="zero1",
+    summary="ZeroRedundancyOptimizer in DistributedDataParallel: optimizer states sharded, each parameter on one rank",
+    options=(
+        WORLD,
+        Option("parameters_as_bucket_view", "parameters are views into the broadcast buckets", False, (False, True)),
+    ),
+    contract=Contract(
+        promise="Gradients are those of data parallelism; each parameter takes the step of one process on its "
+        "owner, with the options that the exposed param groups hold then, and every rank receives the result.",
+        source='"The local optimizer instance in each rank is only responsible for updating approximately '
+        "1 / world_size parameters and hence only needs to keep 1 / world_size optimizer states. After parameters are "
+        "updated locally, each rank will broadcast its parameters to all other peers to keep all model replicas in the "
+        'same state." (torch.distributed.optim.ZeroRedundancyOptimizer, 2.13)',
+        reference="As ddp's: the ranks' shards one after the other in one process, each loss divided by the world "
+        "size, and one plain optimizer.",
+        exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
+        breaks=ddp.FAMILY.contract.breaks,
+    ),
+    world=world_of,
+    processes=world_of,
+    parts=lambda case, setting: world_of(setting),
+    obstacle=ddp.obstacle,
+    exact=exact_data_parallel,
+    context=_context,
+    standing=("zero1(world=2)", "zero1(world=3, parameters_as_bucket_view=true)"),
+)
