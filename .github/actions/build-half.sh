@@ -23,7 +23,9 @@ case $COMMAND in
   merge)
     need SHARDS
     shopt -s nullglob
-    folders=("$PARTS"/*)
+    folders=("$PARTS"/*/)
+    # A single artifact is unpacked into the folder itself.
+    [ ! -e "$PARTS/run.json" ] || folders=("$PARTS")
     [ "${#folders[@]}" -gt 0 ] || { echo "::error title=d3bot::no shard left anything; see their logs"; exit 3; }
     call=(merge "${folders[@]}" --shards "$SHARDS" --out "$OUT")
     [ -z "${D3BOT_PREVIOUS:-}" ] || call+=(--previous "$D3BOT_PREVIOUS") ;;
@@ -39,7 +41,9 @@ case $COMMAND in
   bisect)
     need KEY
     need D3BOT_PREVIOUS
-    call=(bisect "$D3BOT_PREVIOUS/findings/$KEY" "${config[@]}")
+    finding=$D3BOT_PREVIOUS/findings/$KEY
+    [ -d "$finding" ] || finding=$D3BOT_PREVIOUS/fixed/$KEY
+    call=(bisect "$finding" "${config[@]}")
     [ -z "$GOOD" ] || call+=(--good "$GOOD")
     [ -z "$BAD" ] || call+=(--bad "$BAD") ;;
   *)

@@ -3,7 +3,7 @@
 #   wheels there         wheels/base/*.whl and wheels/head/*.whl
 #   BUILD_COMMAND given  runs in a checkout of each commit and leaves one wheel in dist/
 #   STOCK given          a change of Python files alone: the stock build, and over it the changed files
-# Environment: EXE, BASE_SHA, HEAD_SHA, BUILD_COMMAND, STOCK.  Outputs: base, head, merge-base.
+# Environment: EXE, PYTHON, BASE_SHA, HEAD_SHA, BUILD_COMMAND, STOCK.  Outputs: base, head, merge-base.
 # Works in the folder of the checkout, which has the history of both commits.
 set -euo pipefail
 
@@ -41,7 +41,7 @@ elif [ -n "$STOCK" ]; then
   patch=$work/change.patch
   git diff --no-color --no-ext-diff --no-renames "$merge_base" "$HEAD_SHA" -- 'torch/*.py' 'tensorflow/*.py' 'keras/*.py' > "$patch"
   [ -s "$patch" ] || fail "no Python file of the library changed; there is nothing to check"
-  python3 -m venv "$work/stock"
+  "${PYTHON:-python3}" -m venv "$work/stock"
   "$work/stock/bin/python" -m pip install --quiet --disable-pip-version-check "$STOCK"
   # The same environment on both sides: the head differs by the changed files and by nothing else.
   own=$(dirname "$EXE")/python
