@@ -7,7 +7,7 @@
 # Works in the folder of the checkout, which has the history of both commits.
 set -euo pipefail
 
-fail() { echo "::error title=d3bot::$1"; exit 3; }
+fail() { echo "::error title=d3bot::$1" >&2; exit 3; }
 work=$RUNNER_TEMP/d3bot-fork
 rm -rf "$work"
 mkdir -p "$work"
