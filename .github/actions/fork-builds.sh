@@ -10,6 +10,7 @@ set -euo pipefail
 fail() { echo "::error title=d3bot::$1" >&2; exit 3; }
 work=$RUNNER_TEMP/d3bot-fork
 rm -rf "$work"
+git worktree prune # a runner that is used again keeps the list of what was just removed
 mkdir -p "$work"
 
 merge_base=$(git merge-base "$BASE_SHA" "$HEAD_SHA") || fail "the pull request and its base have no commit in common"
