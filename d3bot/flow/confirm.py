@@ -38,9 +38,19 @@ class Confirmation:
 def again(harness: Harness, judged: Judged) -> Judged:
     """Run a failing trial once more with a fresh reference; a failure that does not repeat becomes `flaky`."""
     second = harness.run(judged.trial, fresh=True)
-    if second.verdict.key == judged.verdict.key:
+    if same_failure(judged.verdict, second.verdict):
         return judged
     return Judged(judged.trial, flaky(judged.verdict, f"then {second.verdict.kind}"), judged.judgement, judged.script)
+
+
+def same_failure(first: Verdict, second: Verdict) -> bool:
+    """Return whether two runs of one trial failed in the same way.
+
+    Ranks that race may reach one error by different calls (`isend` here, `irecv` there), so the words count as well.
+    """
+    if first.key == second.key:
+        return True
+    return first.kind == second.kind == "crashed" and first.reason == second.reason
 
 
 def flaky(verdict: Verdict, then: str) -> Verdict:
@@ -58,7 +68,7 @@ def confirm(harness: Harness, judged: Judged, script: ScriptRun, times: int) -> 
     attempts = []
     for _ in range(times - 1):
         second = harness.run(judged.trial, fresh=True)
-        same = second.verdict.key == judged.verdict.key
+        same = same_failure(judged.verdict, second.verdict)
         outcome = f"{second.verdict.kind}: {second.verdict.reason}"
         attempts.append(Attempt(how="engine", build=harness.build.label, failed=same, outcome=outcome[:300]))
     failed, outcome = script_shows(script, judged.verdict)
