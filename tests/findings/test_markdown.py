@@ -112,7 +112,15 @@ def test_an_address_of_documentation_is_a_link(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["https://github.com/o/r/pull/1", "http://x", "https://x/ y", "https://u@x", "https://x/<b>", "torch 2.13 documentation"]
+    "text",
+    [
+        "https://github.com/o/r/pull/1",
+        "http://x",
+        "https://x/ y",
+        "https://u@x",
+        "https://x/<b>",
+        "torch 2.13 documentation",
+    ],
 )
 def test_anything_else_is_plain(text):
     assert link(text) == plain(text, 300)
