@@ -75,8 +75,12 @@ class Night:
     folder: Path
 
     def new_and_confirmed(self, known: Collection[str] = ()) -> list[Finding]:
-        """Return the verified findings that the previous run did not have and that are not known upstream."""
+        """Return the verified findings that the previous run did not have and that are not known upstream.
+
+        A fresh case that fails under a key of the previous run shows the same bug again.
+        """
         news = {change.after_key for change in self.changes if change.change in NEWS}
+        news -= {change.before_key for change in self.changes if change.before_key}
         return [item for item in self.findings if item.verified and item.key in news and item.key not in known]
 
 
