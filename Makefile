@@ -49,7 +49,7 @@ venv:
 # d3bot itself.
 nightly: venv
 	@code=0; \
-	$(BIN)/d3bot run $(foreach build,$(BUILDS),--build '$(build)') --seeds seeds --fresh $(FRESH) --previous latest --out '$(OUT)' || code=$$?; \
+	$(BIN)/d3bot run $(foreach build,$(BUILDS),--build '$(build)') --seeds seeds --fresh $(FRESH) --previous latest --tracker runs/issues --out '$(OUT)' || code=$$?; \
 	case $$code in \
 	  0) echo "d3bot: nothing new; the report is $(OUT)/report.html" ;; \
 	  1) echo "d3bot: SOMETHING NEW AND CONFIRMED; read $(OUT)/summary.md and $(OUT)/findings/" ;; \

@@ -368,7 +368,9 @@ class _Filing:
             "groups": sorted(groups.items()),
             "more": len(dict.fromkeys(wanted)) - len(rows),
         }
-        title = title_text(f"More on {framework} than d3bot files at once: {len(covers)} findings", MAX_TITLE)
+        title = title_text(
+            f"More on {framework} than d3bot files at once: {len(covers)} finding{'s' * (len(covers) != 1)}", MAX_TITLE
+        )
         decision = Decision(key=key, action="update" if record else "file", reason=f"lists {len(covers)} findings")
         return [self._attempt(decision, lambda: self._keep(key, title, "overflow.md.j2", facts, covers))]
 
@@ -452,7 +454,9 @@ class _Filing:
             "rows": _fitting(rows),
             "more": len(rows) - len(_fitting(rows)),
         }
-        title = title_text(f"First run on {self.run.builds[0].label}: {len(covers)} findings", MAX_TITLE)
+        title = title_text(
+            f"First run on {self.run.builds[0].label}: {len(covers)} finding{'s' * (len(covers) != 1)}", MAX_TITLE
+        )
         event = f"{self.now:%Y-%m-%d %H:%M} filed for run {self.run.run}"
         reason = f"first run on a library: one record lists {len(covers)} findings; `d3bot file --all` files each"
         decision = Decision(key=key, action="file", reason=reason)
