@@ -44,7 +44,7 @@ class _Facts(BaseModel):
     python: str
     found: list[str]
     host: dict[str, str]
-    library: _Library | None = None
+    imported: _Library | None = None
     error: str = ""
 
 
@@ -79,7 +79,7 @@ def identify(
     facts = _cached(python, cache) if cache and overlay is None else None
     if facts is None:
         facts = _probe(python, overlay, framework, request)
-        if cache and overlay is None and facts.library:
+        if cache and overlay is None and facts.imported:
             _keep(facts, python, cache)
     library = _checked(facts, framework, overlay, request, python, version)
     environment = {"python": facts.python} | {key: facts.host.get(key, "") for key in ("os", "machine", "cpu")}
@@ -203,7 +203,7 @@ def _checked(
         raise NoDataError(
             f"{what}: {python} cannot import {framework or facts.found[0]}: {facts.error[:300]}; install it anew"
         )
-    library = facts.library
+    library = facts.imported
     if library is None:
         held = " and ".join(facts.found) or "neither torch nor tensorflow"
         if framework is not None:

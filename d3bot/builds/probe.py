@@ -115,12 +115,12 @@ def _cpu() -> str:
 
 
 def main(out: str, framework: str = "") -> None:
-    """Write the facts to `out`: `found` always, then either `library` or `error` with the exception's last line."""
+    """Write the facts to `out`: `found` always, then either `imported` or `error` with the exception's last line."""
     facts: dict[str, object] = {"python": platform.python_version(), "found": frameworks(), "host": host()}
     wanted = framework or (frameworks()[0] if len(frameworks()) == 1 else "")
     if wanted in frameworks():
         try:
-            facts["library"] = library(wanted)
+            facts["imported"] = library(wanted)
         except BaseException as error:  # a broken build may raise anything, SystemExit too
             facts["error"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
     with open(out, "w") as file:
