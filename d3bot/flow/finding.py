@@ -10,10 +10,10 @@ from d3bot.findings.group import Group
 from d3bot.findings.issue import Issue, render_issue
 from d3bot.findings.title import title_of
 from d3bot.flow.confirm import SCRIPT_SECONDS, Confirmation, confirm, script_attempt, script_shows
+from d3bot.flow.format import format_files
 from d3bot.flow.harness import Harness, Judged
 from d3bot.flow.replay import UNMEASURED
 from d3bot.frameworks import View, family_of, render
-from d3bot.frameworks.format import format_files
 from d3bot.history.finding_folder import FindingFolder, write_finding
 from d3bot.judge import Difference
 from d3bot.shrink import shrink

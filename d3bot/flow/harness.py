@@ -10,9 +10,9 @@ from typing import Literal
 from d3bot.engine.jobs import PRELOADS, EngineError, Job, Limits
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
+from d3bot.flow.format import format_files
 from d3bot.flow.keying import failure_key_of
 from d3bot.frameworks import Script, canonical_setting, family_of, render
-from d3bot.frameworks.format import format_files
 from d3bot.judge import Difference, Judgement, is_rounding, judge
 from d3bot.spec import Build, Observation, Trial, Verdict
 

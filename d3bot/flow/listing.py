@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from d3bot.flow.seeds import load_seeds
-from d3bot.frameworks import Option, families, standing_settings
+from d3bot.frameworks import Contract, Option, families, standing_settings
 from d3bot.frameworks.layers import KINDS
 from d3bot.spec import FRAMEWORKS, SpecError
 
@@ -54,11 +54,15 @@ def _contracts() -> list[Row]:
             "source": family.contract.source,
             "reference": family.contract.reference,
             "exact": family.contract.exact,
-            "breaks": " ".join(family.contract.breaks),
+            "breaks": " ".join((*family.contract.breaks, *_excluded(family.contract))),
         }
         for framework in FRAMEWORKS
         for family in families(framework).values()
     ]
+
+
+def _excluded(contract: Contract) -> list[str]:
+    return [f"{word}: {why}." for word, why in contract.excluded.items()]
 
 
 def _options(options: tuple[Option, ...]) -> str:

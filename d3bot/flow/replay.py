@@ -9,10 +9,10 @@ from d3bot.builds import resolve
 from d3bot.builds.spec import PINNED
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
+from d3bot.flow.format import format_files
 from d3bot.flow.harness import Harness
 from d3bot.flow.seeds import read_seed
 from d3bot.frameworks import View, canonical_setting, obstacle, render, script_env, standing_settings
-from d3bot.frameworks.format import format_files
 from d3bot.history.finding_folder import read_finding
 from d3bot.spec import Dtype, Seed, Setting, SpecError, Trial, Verdict, dump_seed
 

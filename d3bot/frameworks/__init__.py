@@ -1,8 +1,10 @@
 """Which layers and settings each framework has, the contract of each setting, and how a trial becomes a script."""
 
 from d3bot.frameworks.base import Contract, Family, Option, Script, View
+from d3bot.frameworks.features import features
 from d3bot.frameworks.registry import (
     canonical_setting,
+    cost,
     families,
     family_of,
     find_settings,
@@ -19,8 +21,10 @@ __all__ = [
     "Script",
     "View",
     "canonical_setting",
+    "cost",
     "families",
     "family_of",
+    "features",
     "find_settings",
     "obstacle",
     "render",

@@ -45,7 +45,9 @@ class Contract:
     exact: str
     """Where equality is to the last bit, and where the noise bound holds."""
     breaks: tuple[str, ...] = ()
-    """Case features for which the rule's preconditions do not hold, one sentence each."""
+    """For which trials the rule's preconditions do not hold, one sentence each; `Family.obstacle` decides."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Features of a case (the words of `frameworks.features`) with which no trial applies -> why, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Family:
     """What the family's template needs beyond the case."""
     standing: tuple[str, ...]
     """The settings that a run plans when nobody names any."""
+    cost: float = 2.0
+    """Seconds of one of its processes or replicas, relative to a data-parallel rank of PyTorch, of a small model."""
 
     def canonical(self, setting: Setting) -> Setting:
         """Return the setting with defaults left out; SpecError names the unknown or wrong option."""

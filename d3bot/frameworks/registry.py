@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from d3bot.frameworks.base import Family, Script, View
+from d3bot.frameworks.features import features
 from d3bot.frameworks.layers import infer_shapes
 from d3bot.frameworks.tensorflow import families as tensorflow_families
 from d3bot.frameworks.tensorflow import render as tensorflow_render
@@ -69,7 +70,16 @@ def find_settings(framework: Framework, globs: Sequence[str]) -> list[Setting]:
 
 def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why the rule's preconditions do not hold for this trial, in one sentence; None if they do."""
-    return family_of(case.framework, setting).obstacle(case, setting)
+    family = family_of(case.framework, setting)
+    has = features(case)
+    excluded = (why for word, why in family.contract.excluded.items() if word in has)
+    return next(excluded, None) or family.obstacle(case, setting)
+
+
+def cost(framework: Framework, setting: Setting) -> float:
+    """Return the work of a trial's distributed side, in units of one data-parallel rank of PyTorch."""
+    family = family_of(framework, setting)
+    return family.cost * family.world(setting)
 
 
 def render(case: Case, setting: Setting, docstring: str, view: View | None = None) -> Script:

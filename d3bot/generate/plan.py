@@ -4,25 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from d3bot.frameworks import canonical_setting, obstacle
+from d3bot.frameworks import canonical_setting, cost, obstacle
 from d3bot.spec import Case, Framework, Origin, Seed, Setting, SpecError, Trial
 
 PER_CASE: Mapping[Framework, int] = {"torch": 8, "tensorflow": 3}
 """How many applicable settings a case gets unless somebody says otherwise."""
 
-_FAMILY_COST = {
-    "ddp": 1.0,
-    "zero1": 1.1,
-    "pp": 1.2,
-    "fsdp1": 1.6,
-    "fsdp2": 1.6,
-    "hsdp": 1.8,
-    "tp": 2.5,
-    "mirrored": 8.0,
-    "parameter_server": 5.0,
-}
 _REFERENCE_COST: Mapping[Framework, float] = {"torch": 1.0, "tensorflow": 15.0}
-"""Relative seconds of small models, measured side by side on two cores; a new family starts in the middle."""
+"""Relative seconds of small models, in the unit of `frameworks.cost`, measured side by side on two cores."""
 
 
 @dataclass
@@ -81,7 +70,7 @@ def plan(
             for setting in sorted(idle, key=lambda s: (recorded[s], order[s]))[:1]:
                 recorded[setting] += 1
                 chosen.append(setting)
-        chosen.sort(key=lambda s: (cost(s), str(s)))
+        chosen.sort(key=lambda s: (cost(entry.case.framework, s), str(s)))
         trials += [Trial(case=entry.case, setting=s, origin=entry.origin, seed=entry.seed) for s in chosen]
     return trials
 
@@ -98,20 +87,13 @@ def shard(trials: Sequence[Trial], index: int, count: int) -> list[Trial]:
     for trial in trials:
         work.setdefault(trial.case.id, _REFERENCE_COST[trial.case.framework])
         if obstacle(trial.case, trial.setting) is None:
-            work[trial.case.id] += cost(trial.setting)
+            work[trial.case.id] += cost(trial.case.framework, trial.setting)
     loads = [0.0] * count
     owner: dict[str, int] = {}
     for case in sorted(work, key=lambda case: -work[case]):  # stable: equal cases stay in the plan's order
         owner[case] = min(range(count), key=lambda i: (loads[i], i))
         loads[owner[case]] += work[case]
     return [trial for trial in trials if owner[trial.case.id] == index - 1]
-
-
-def cost(setting: Setting) -> float:
-    """Return the work of a trial's distributed side, in units of one data-parallel rank of PyTorch."""
-    sizes = [value for name, value in setting.options if name in ("world", "replicas", "workers")]
-    size = sizes[0] if sizes and isinstance(sizes[0], int) else 1
-    return _FAMILY_COST.get(setting.family, 2.0) * size
 
 
 def _entries(

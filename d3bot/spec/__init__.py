@@ -3,7 +3,21 @@
 from d3bot.spec.base import SCHEMA, Scalar, SpecError, canonical_json, one_line, short_hash
 from d3bot.spec.bisection import Bisection, BisectStatus, Point
 from d3bot.spec.build import Build
-from d3bot.spec.case import FRAMEWORKS, Case, Clip, Dtype, Framework, Freeze, Input, Layer, Optimizer, Tie
+from d3bot.spec.case import (
+    FRAMEWORKS,
+    Case,
+    Cast,
+    Clip,
+    Dtype,
+    Framework,
+    Freeze,
+    Group,
+    Input,
+    Layer,
+    Optimizer,
+    Skip,
+    Tie,
+)
 from d3bot.spec.evidence import Evidence
 from d3bot.spec.observation import (
     AFTER,
@@ -50,6 +64,7 @@ __all__ = [
     "Bisection",
     "Build",
     "Case",
+    "Cast",
     "Change",
     "ChangeClass",
     "Clip",
@@ -60,6 +75,7 @@ __all__ = [
     "First",
     "Framework",
     "Freeze",
+    "Group",
     "Input",
     "Kind",
     "Layer",
@@ -73,6 +89,7 @@ __all__ = [
     "Scalar",
     "Seed",
     "Setting",
+    "Skip",
     "SpecError",
     "Tie",
     "Trial",

@@ -69,13 +69,31 @@ class Clip(Noun):
 
     kind: Literal["norm", "value"] = "norm"
     limit: float = Field(gt=0, le=1e6, allow_inf_nan=False)
+    order: Literal["1", "2", "inf"] = "2"
+    """Which norm is limited (kind = "norm" only)."""
+
+    @model_validator(mode="after")
+    def _of_a_norm(self) -> Self:
+        if self.order != "2" and self.kind != "norm":
+            raise ValueError('order says which norm is limited and needs kind = "norm"')
+        return self
 
 
 class Freeze(Noun):
-    """All parameters of one layer stop training at the start of step `at`, counted from 0."""
+    """All parameters of one layer stop training at the start of step `at`, counted from 0, and train again at `until`.
+
+    Without `until` they stay as they are.
+    """
 
     layer: Name
     at: int = Field(default=0, ge=0, le=8)
+    until: int | None = Field(default=None, ge=1, le=8)
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.until is not None and self.until <= self.at:
+            raise ValueError(f"until = {self.until} must come after at = {self.at}")
+        return self
 
 
 class Tie(Noun):
@@ -83,6 +101,52 @@ class Tie(Noun):
 
     layer: Name
     to: Name
+
+
+class Cast(Noun):
+    """The parameters of one layer are stored in another type than the case's; it computes in that type."""
+
+    layer: Name
+    dtype: Literal["float64", "float32", "bfloat16"]
+
+
+class Group(Noun):
+    """A parameter group of the optimizer with options of its own; layers in no group are in the first, plain one.
+
+    `layers` may be empty: a group without parameters.  With `at` the group is added at the start of that step, and its
+    layers train from then on.
+    """
+
+    layers: tuple[Name, ...] = ()
+    lr: float | None = Field(default=None, gt=0, le=10, allow_inf_nan=False)
+    weight_decay: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    at: int = Field(default=0, ge=0, le=8)
+
+
+class Skip(Noun):
+    """One layer is left out of the forward pass of step `at`, or of every step: its input passes by it."""
+
+    layer: Name
+    at: int | None = Field(default=None, ge=0, le=8)
+
+
+_WHERE: dict[str, tuple[Framework, ...]] = {
+    "freeze.until": (),
+    "clip.order": (),
+    "reduction": (),
+    "ignored": (),
+    "weights": (),
+    "l2": (),
+    "accumulate": (),
+    "groups": (),
+    "ema": (),
+    "mixed": (),
+    "casts": (),
+    "recompute": (),
+    "skips": (),
+    "compiler": (),
+}
+"""Fields that not every framework has, and which of them do."""
 
 
 class Case(Noun):
@@ -103,6 +167,27 @@ class Case(Noun):
     tie: tuple[Tie, ...] = ()
     metrics: tuple[Literal["accuracy", "mae"], ...] = ()
     """Metrics compiled into the Keras model (loop = "fit" only)."""
+    reduction: Literal["mean", "sum"] = "mean"
+    """How the losses of the rows become one."""
+    ignored: int = Field(default=0, ge=0, le=4096)
+    """How many rows of each batch, from the first on, have a target that the loss ignores (cross_entropy only)."""
+    weights: Literal["none", "sample", "class"] = "none"
+    """Weights of the loss: one a row, or one a class (cross_entropy only)."""
+    l2: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    """Factor of the squared weights of every linear and convolution layer, added to the loss."""
+    accumulate: int = Field(default=1, ge=1, le=8)
+    """Into how many micro-batches a step's batch is split, whose gradients add up to those of the whole."""
+    groups: tuple[Group, ...] = ()
+    ema: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    """Decay of an exponential moving average of the parameters, updated after every step; 0 keeps none."""
+    mixed: Literal["none", "bfloat16", "float16"] = "none"
+    """Lower precision of the computation over parameters of `dtype`; float16 comes with loss scaling."""
+    casts: tuple[Cast, ...] = ()
+    recompute: tuple[Name, ...] = ()
+    """Layers whose activations are computed again in backward (activation checkpointing)."""
+    skips: tuple[Skip, ...] = ()
+    compiler: Literal["none", "eager", "aot_eager", "inductor", "xla"] = "none"
+    """What compiles the model: a backend of `torch.compile`, or XLA for tensorflow."""
     dtype: Dtype = "float64"
     seed: int = Field(default=0, ge=0, lt=2**31)
 
@@ -136,11 +221,51 @@ class Case(Noun):
         for tie in self.tie:
             if tie.layer not in order or tie.to not in order or order[tie.to] >= order[tie.layer]:
                 raise ValueError(f"tie: {tie.layer!r} must come after {tie.to!r} among the layers")
+        return self
+
+    @model_validator(mode="after")
+    def _recipe(self) -> Self:
+        for field in self._special():
+            if self.framework not in _WHERE[field]:
+                where = " and ".join(_WHERE[field]) or "no framework"
+                raise ValueError(f"{field} exists for {where} only; leave it out of a {self.framework} case")
         if self.loop == "fit" and self.framework != "tensorflow":
             raise ValueError('loop = "fit" exists for tensorflow only')
         if self.metrics and self.loop != "fit":
             raise ValueError('metrics are Keras metrics and need loop = "fit"')
+        if self.loss != "cross_entropy" and (self.ignored or self.weights == "class"):
+            raise ValueError('ignored rows and class weights need loss = "cross_entropy"')
+        if self.ignored >= self.batch:
+            raise ValueError(f"ignored: a batch of {self.batch} rows with {self.ignored} ignored has nothing to learn")
+        if self.batch % self.accumulate:
+            raise ValueError(f"accumulate: {self.batch} rows do not divide into {self.accumulate} micro-batches")
+        names = {layer.name for layer in self.layers}
+        listed = [name for group in self.groups for name in group.layers]
+        if len(set(listed)) != len(listed):
+            raise ValueError("groups: a layer is in two groups")
+        for field, chosen in (
+            ("groups", listed),
+            ("casts", [cast.layer for cast in self.casts]),
+            ("recompute", self.recompute),
+            ("skips", [skip.layer for skip in self.skips]),
+        ):
+            for name in chosen:
+                if name not in names:
+                    raise ValueError(f"{field}: there is no layer {name!r}")
+        times = [("freeze", item.until) for item in self.freeze] + [("groups", item.at) for item in self.groups]
+        for field, at in times + [("skips", item.at) for item in self.skips]:
+            if at is not None and at >= self.steps:
+                raise ValueError(f"{field}: step {at} never comes in {self.steps} steps")
         return self
+
+    def _special(self) -> list[str]:
+        """Return the fields that this case uses and that not every framework has."""
+        nested = {
+            "freeze.until": any(item.until is not None for item in self.freeze),
+            "clip.order": self.clip is not None and self.clip.order != "2",
+        }
+        plain = {name: getattr(self, name) != info.default for name, info in type(self).model_fields.items()}
+        return [name for name, used in (nested | plain).items() if used and name in _WHERE]
 
     @property
     def id(self) -> str:

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from d3bot.frameworks import obstacle, standing_settings
+from d3bot.frameworks import features, obstacle, standing_settings
 from d3bot.frameworks.layers import KINDS, infer_shapes
-from d3bot.generate import features, fresh_cases
+from d3bot.generate import fresh_cases
 from d3bot.spec import FRAMEWORKS, Case, Framework
 
 SAMPLE: dict[Framework, list[Case]] = {framework: fresh_cases(framework, 7, 120) for framework in FRAMEWORKS}

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from d3bot.frameworks import canonical_setting, obstacle, render, standing_settings
-from d3bot.generate import features
+from d3bot.frameworks import canonical_setting, features, obstacle, render, standing_settings
 from d3bot.spec import Seed, load_seed
 
 PATHS = sorted((Path(__file__).parents[2] / "seeds" / "torch").glob("*.toml"))

@@ -1,13 +1,13 @@
 """A tensorflow trial as one plain Python file."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from d3bot.frameworks.base import Script, View
 from d3bot.frameworks.layers import Shape, infer_shapes
+from d3bot.frameworks.rendering import assemble, common_context
 from d3bot.frameworks.tensorflow.families import FAMILIES
 from d3bot.frameworks.tensorflow.model import build_lines, tie_root
-from d3bot.spec import Case, Setting, short_hash
+from d3bot.spec import Case, Setting
 from d3bot.templates import environment
 
 ENV = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -22,15 +22,12 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     family = FAMILIES[setting.family]
     shapes = infer_shapes(case)
     names = [item.name for item in case.inputs]
-    parts = family.parts(case, setting)
     late = [freeze for freeze in case.freeze if freeze.at > 0]
     special = family.context(case, setting)
     buffers = "batch_norm" in case.ops() and "buffer" in view.roles and not special.get("copies")
-    context: dict[str, Any] = {
-        "case": case,
+    context = common_context(family, case, setting, ENV, docstring, view) | {
         "build_lines": build_lines(case),
         "data_lines": _data_lines(case, shapes),
-        "names": names,
         "model_inputs": names[0] if len(names) == 1 else f"[{', '.join(names)}]",
         "losses": _losses(case, shapes),
         "fit_loss": _fit_loss(case),
@@ -45,27 +42,12 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "has_buffers": "batch_norm" in case.ops(),
         "copies": False,
         "uneven": False,
-        "parts": parts,
-        "env": dict(ENV),
-        "world": family.world(setting),
-        "bounds": dict(view.bounds),
-        "bound": view.bound,
-        "see": view.roles,
-        "docstring": docstring,
         "last": buffers or bool(view.roles & {"param", "predict"}),
         **special,
     }
     half = _JINJA.get_template("half.py.j2").render(context).strip("\n")
     text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
-    return Script(
-        text=text,
-        reference_key=short_hash(f"{half} {case.dtype} {case.batch} {case.steps} {parts}"),
-        env=ENV,
-        processes=family.processes(setting),
-        world=family.world(setting),
-        parts=parts,
-        steps=case.steps,
-    )
+    return assemble(family, case, setting, ENV, half, text)
 
 
 def _data_lines(case: Case, shapes: Mapping[str, Shape]) -> list[str]:

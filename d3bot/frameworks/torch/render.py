@@ -1,15 +1,15 @@
 """A torch trial as one plain Python file."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from d3bot.frameworks.base import Script, View
 from d3bot.frameworks.code import unrolled
 from d3bot.frameworks.layers import Shape, infer_shapes
+from d3bot.frameworks.rendering import assemble, common_context
 from d3bot.frameworks.torch.families import FAMILIES
 from d3bot.frameworks.torch.model import ModelText, model_text
 from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
-from d3bot.spec import Case, Optimizer, Setting, short_hash
+from d3bot.spec import Case, Optimizer, Setting
 from d3bot.templates import environment
 
 ENV = {"OMP_NUM_THREADS": "1"}
@@ -24,14 +24,11 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     shapes = infer_shapes(case)
     special = dict(family.context(case, setting))
     model = model_text(case, special.pop("cuts", ()))
-    parts = family.parts(case, setting)
     sharded = "part_comment" in special and "micro" not in special["part_comment"]
-    context: dict[str, Any] = {
-        "case": case,
+    context = common_context(family, case, setting, ENV, docstring, view) | {
         "model": model,
         "touches": _touches(case, model),
         "data_lines": _data_lines(case, shapes),
-        "names": [item.name for item in case.inputs],
         "loss": _loss(case, model),
         "optimizer": f"{optimizer_class(case.optimizer)}(model.parameters(){optimizer_options(case.optimizer)})",
         "schedule": _schedule(case.optimizer),
@@ -42,34 +39,19 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         ],
         "has_buffers": "batch_norm" in case.ops(),
         "predict": setting.family != "pp",
-        "parts": parts,
         "parts_name": "WORLD" if sharded else "MICROBATCHES",
         "part_name": "rank" if sharded else "i",
         "part_comment": "",
         "backend": "gloo",
         "device": "cpu",
-        "env": dict(ENV),
-        "world": family.world(setting),
-        "bounds": dict(view.bounds),
-        "bound": view.bound,
-        "see": view.roles,
         "trains": case.steps > 1 or bool(view.roles & {"param", "predict"}),
-        "docstring": docstring,
         **special,
     }
     half = _JINJA.get_template("half.py.j2").render(context).strip("\n")
     text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
     if case.steps == 1:
         text = unrolled(text)
-    return Script(
-        text=text,
-        reference_key=short_hash(f"{half} {case.dtype} {case.steps} {parts}"),
-        env=ENV,
-        processes=family.processes(setting),
-        world=family.world(setting),
-        parts=parts,
-        steps=case.steps,
-    )
+    return assemble(family, case, setting, ENV, half, text)
 
 
 def _touches(case: Case, model: ModelText) -> list[str]:

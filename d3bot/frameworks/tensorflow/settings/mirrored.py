@@ -97,4 +97,5 @@ FAMILY = Family(
         "mirrored(replicas=3, ops=hierarchical)",
         "mirrored(replicas=2, ops=collective)",
     ),
+    cost=8.0,
 )

@@ -55,4 +55,5 @@ FAMILY = Family(
     exact=_exact,
     context=_context,
     standing=("parameter_server(workers=1)", "parameter_server(workers=2)"),
+    cost=5.0,
 )

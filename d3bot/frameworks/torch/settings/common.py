@@ -1,5 +1,7 @@
 """What several PyTorch families share."""
 
+from typing import Any
+
 from d3bot.frameworks.base import Option
 from d3bot.frameworks.layers import KINDS
 from d3bot.spec import ArrayName, Case, Setting
@@ -10,6 +12,23 @@ WORLD = Option("world", "number of ranks", low=1, high=8)
 def world_of(setting: Setting) -> int:
     """Return the number of ranks."""
     return setting.integer("world")
+
+
+def shards(case: Case, setting: Setting) -> int:
+    """Return into how many parts data parallelism splits a batch: one a rank."""
+    return world_of(setting)
+
+
+def data_parallel(case: Case, buffers: str) -> dict[str, Any]:
+    """Return what templates of data-parallel families share.
+
+    `buffers`: whose batch-norm statistics a forward pass starts from, "rank0" where they are broadcast or each rank's
+    "own".
+    """
+    return {
+        "buffers": buffers if keeps_local_buffers(case) else "",
+        "part_comment": "the ranks' shards, one after the other",
+    }
 
 
 def keeps_local_buffers(case: Case) -> bool:

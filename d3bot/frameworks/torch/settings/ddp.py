@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.layers import KINDS
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
+    data_parallel,
     exact_data_parallel,
-    keeps_local_buffers,
+    shards,
     small_shards,
     world_of,
 )
@@ -18,8 +20,6 @@ _ARGUMENTS = ("gradient_as_bucket_view", "static_graph", "find_unused_parameters
 
 def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why DDP's promise does not hold for this trial, or None."""
-    if any(freeze.at > 0 for freeze in case.freeze):
-        return "DDP: parameters must not change after wrapping, so freezing in mid-training is outside its promise"
     if not any_trainable(case):
         return "DDP refuses a module without a parameter that requires a gradient"
     return small_shards(case, setting)
@@ -27,8 +27,6 @@ def obstacle(case: Case, setting: Setting) -> str | None:
 
 def any_trainable(case: Case) -> bool:
     """Whether any layer with parameters is left that is not frozen from the start."""
-    from d3bot.frameworks.layers import KINDS
-
     frozen = {freeze.layer for freeze in case.freeze if freeze.at == 0}
     return any(KINDS[layer.op].trainable and layer.name not in frozen for layer in case.layers)
 
@@ -41,8 +39,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     return {
         "arguments": arguments,
         "comm_hook": hook,
-        "buffers": "rank0" if keeps_local_buffers(case) else "",
-        "part_comment": "the ranks' shards, one after the other",
+        **data_parallel(case, "rank0"),
     }
 
 
@@ -68,13 +65,14 @@ FAMILY = Family(
         "batch norm each forward starts from rank 0's buffers.",
         exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
         breaks=(
-            "A layer frozen in mid-training: the module must not change after wrapping.",
             "A batch with fewer rows than ranks.",
+            "Every layer frozen: DDP refuses a module without a parameter that requires a gradient.",
         ),
+        excluded={"late-freeze": "parameters must not change after DDP has wrapped them"},
     ),
     world=world_of,
     processes=world_of,
-    parts=lambda case, setting: world_of(setting),
+    parts=shards,
     obstacle=obstacle,
     exact=exact_data_parallel,
     context=_context,
@@ -84,4 +82,5 @@ FAMILY = Family(
         "ddp(world=2, gradient_as_bucket_view=true, small_buckets=true)",
         "ddp(world=2, comm_hook=allreduce)",
     ),
+    cost=1.0,
 )

@@ -7,9 +7,10 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
+    data_parallel,
     exact_data_parallel,
-    keeps_local_buffers,
     layer_units,
+    shards,
     small_shards,
     world_of,
 )
@@ -35,8 +36,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "units": [
             (text.access(name), whole if i % 2 == 0 else "") for i, name in enumerate(layer_units(case, setting))
         ],
-        "buffers": "own" if keeps_local_buffers(case) else "",
-        "part_comment": "the ranks' shards, one after the other",
+        **data_parallel(case, "own"),
     }
 
 
@@ -73,9 +73,10 @@ FAMILY = Family(
     ),
     world=world_of,
     processes=world_of,
-    parts=lambda case, setting: world_of(setting),
+    parts=shards,
     obstacle=_obstacle,
     exact=exact_data_parallel,
     context=_context,
     standing=("fsdp1(world=2)", "fsdp1(world=2, sharding=mixed)"),
+    cost=1.6,
 )

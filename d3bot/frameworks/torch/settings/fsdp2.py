@@ -8,9 +8,10 @@ from d3bot.frameworks.layers import infer_shapes
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
+    data_parallel,
     exact_data_parallel,
-    keeps_local_buffers,
     layer_units,
+    shards,
     small_shards,
     world_of,
 )
@@ -68,8 +69,7 @@ def context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "arguments": arguments,
         "shard_dim": setting.get("shard_dim") == 1,
         "units": [*(text.access(name) for name in layer_units(case, setting)), "model"],
-        "buffers": "own" if keeps_local_buffers(case) else "",
-        "part_comment": "the ranks' shards, one after the other",
+        **data_parallel(case, "own"),
     }
 
 
@@ -101,7 +101,7 @@ FAMILY = Family(
     ),
     world=world_of,
     processes=world_of,
-    parts=lambda case, setting: world_of(setting),
+    parts=shards,
     obstacle=_obstacle,
     exact=exact,
     context=context,
@@ -111,4 +111,5 @@ FAMILY = Family(
         "fsdp2(world=2, reshard_after_forward=false, wrap=root)",
         "fsdp2(world=2, shard_dim=1)",
     ),
+    cost=1.6,
 )

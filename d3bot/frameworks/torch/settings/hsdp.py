@@ -5,13 +5,13 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.settings import fsdp2
-from d3bot.frameworks.torch.settings.common import small_shards, world_of
+from d3bot.frameworks.torch.settings.common import shards, small_shards, world_of
 from d3bot.spec import Case, Setting
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
-    shards = int(FAMILY.value(setting, "shards"))
-    return {**fsdp2.context(case, setting), "replicas": world_of(setting) // shards, "shards": shards}
+    size = int(FAMILY.value(setting, "shards"))
+    return {**fsdp2.context(case, setting), "replicas": world_of(setting) // size, "shards": size}
 
 
 FAMILY = Family(
@@ -35,9 +35,10 @@ FAMILY = Family(
     ),
     world=world_of,
     processes=world_of,
-    parts=lambda case, setting: world_of(setting),
+    parts=shards,
     obstacle=small_shards,
     exact=fsdp2.exact,
     context=_context,
     standing=("hsdp(world=4)",),
+    cost=1.8,
 )

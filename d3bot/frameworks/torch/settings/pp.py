@@ -139,4 +139,5 @@ FAMILY = Family(
         "pp(world=2, schedule=interleaved_zero_bubble, microbatches=2)",
         "pp(world=2, schedule=zbv, microbatches=2)",
     ),
+    cost=1.2,
 )

@@ -112,4 +112,5 @@ FAMILY = Family(
     exact=_exact,
     context=_context,
     standing=("tp(world=2)",),
+    cost=2.5,
 )

@@ -6,7 +6,7 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
 from d3bot.frameworks.torch.settings import ddp
-from d3bot.frameworks.torch.settings.common import WORLD, exact_data_parallel, keeps_local_buffers, world_of
+from d3bot.frameworks.torch.settings.common import WORLD, data_parallel, exact_data_parallel, shards, world_of
 from d3bot.spec import Case, Setting
 
 
@@ -15,8 +15,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     made = f"model.parameters(), {optimizer_class(case.optimizer)}{view}{optimizer_options(case.optimizer)}"
     return {
         "zero": f"ZeroRedundancyOptimizer({made})",
-        "buffers": "rank0" if keeps_local_buffers(case) else "",
-        "part_comment": "the ranks' shards, one after the other",
+        **data_parallel(case, "rank0"),
     }
 
 
@@ -39,12 +38,14 @@ FAMILY = Family(
         "size, and one plain optimizer.",
         exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
         breaks=ddp.FAMILY.contract.breaks,
+        excluded=ddp.FAMILY.contract.excluded,
     ),
     world=world_of,
     processes=world_of,
-    parts=lambda case, setting: world_of(setting),
+    parts=shards,
     obstacle=ddp.obstacle,
     exact=exact_data_parallel,
     context=_context,
     standing=("zero1(world=2)", "zero1(world=3, parameters_as_bucket_view=true)"),
+    cost=1.1,
 )

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from d3bot.generate import features
+from d3bot.frameworks import features
 from d3bot.spec import Case
 
 BASE: dict[str, Any] = {

@@ -1,0 +1,38 @@
+"""What the frameworks' renderers share: the context of every template, and the Script around the text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from d3bot.frameworks.base import Family, Script, View
+from d3bot.spec import Case, Setting, short_hash
+
+
+def common_context(
+    family: Family, case: Case, setting: Setting, env: Mapping[str, str], docstring: str, view: View
+) -> dict[str, Any]:
+    """Return what every script template may use, whatever the framework."""
+    return {
+        "case": case,
+        "names": [item.name for item in case.inputs],
+        "parts": family.parts(case, setting),
+        "world": family.world(setting),
+        "env": dict(env),
+        "bounds": dict(view.bounds),
+        "bound": view.bound,
+        "see": view.roles,
+        "docstring": docstring,
+    }
+
+
+def assemble(family: Family, case: Case, setting: Setting, env: Mapping[str, str], half: str, text: str) -> Script:
+    """Return the Script of a rendered text; `half` is the part of it that the reference runs."""
+    parts = family.parts(case, setting)
+    return Script(
+        text=text,
+        reference_key=short_hash(f"{half} {case.dtype} {case.batch} {case.steps} {parts}"),
+        env=env,
+        processes=family.processes(setting),
+        world=family.world(setting),
+        parts=parts,
+        steps=case.steps,
+    )
