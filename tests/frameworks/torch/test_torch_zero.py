@@ -17,7 +17,7 @@ TWO = Setting.parse("zero1(world=2)")
     [
         (case(), ""),
         (case(freeze=(Freeze(layer="hidden"),)), ""),
-        (case(freeze=(Freeze(layer="hidden", at=1),)), "must not change after wrapping"),
+        (case(freeze=(Freeze(layer="hidden", at=1),)), "must not change after DDP has wrapped"),
         (case(freeze=(Freeze(layer="hidden"), Freeze(layer="out"))), "refuses a module without a parameter"),
         (case(batch=1), "without a row"),
     ],
