@@ -12,7 +12,7 @@ from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.format import format_files
 from d3bot.flow.keying import failure_key_of
-from d3bot.frameworks import Script, canonical_setting, family_of, render
+from d3bot.frameworks import Script, canonical_setting, family_of, obstacle, render
 from d3bot.judge import Difference, Judgement, is_rounding, judge
 from d3bot.spec import Build, Observation, Trial, Verdict
 
@@ -50,7 +50,7 @@ class Harness:
         """Render and format the scripts of many trials at once; what cannot be rendered shows when it is run."""
         paths = []
         for trial in trials:
-            if self._obstacle(trial) is None:
+            if obstacle(trial.case, trial.setting) is None:
                 path = self._path(trial)
                 path.write_text(self._render(trial).text)
                 paths.append(path)
@@ -62,9 +62,9 @@ class Harness:
         Never raises for what a trial does: infrastructure trouble is the verdict `no-data`.
         """
         began = time.monotonic()
-        obstacle = self._obstacle(trial)
-        if obstacle is not None:
-            return self._judged(trial, Judgement("not-applicable", obstacle), None, began)
+        why_not = obstacle(trial.case, trial.setting)
+        if why_not is not None:
+            return self._judged(trial, Judgement("not-applicable", why_not), None, began)
         script = self._render(trial)
         path = self._path(trial)
         if not path.exists():
@@ -89,10 +89,6 @@ class Harness:
             packages=PRELOADS[self.build.framework].packages,
         )
         return self._judged(trial, self._arbitrated(trial, judgement), script, began)
-
-    def _obstacle(self, trial: Trial) -> str | None:
-        family = family_of(self.build.framework, trial.setting)
-        return family.obstacle(trial.case, trial.setting)
 
     def _path(self, trial: Trial) -> Path:
         return self._folder / f"{trial.id}.py"
