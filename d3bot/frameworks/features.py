@@ -12,7 +12,9 @@ def features(case: Case) -> frozenset[str]:
 
     Operations (`lstm`, `batch-norm`), structure (`skip`, `branch`, `gate`, `tied`, `several-inputs`), sizes
     (`odd-size`, `odd-linear`, `uneven-batch`: it does not divide into 2 or into 3 shards, `uneven-micro-batch`: not
-    into 4), recipe (`momentum`, `clip-norm`, `frozen`, `late-freeze`, `schedule`, ...), dtype, loss and loop.
+    into 4), recipe (`momentum`, `clip-norm`, `frozen`, `late-freeze`, `schedule`, ...), dtype, loss and loop.  `skips`
+    give `unused` (a layer left out of every step) or `conditional` (of one), `groups` also `empty-group` and
+    `late-group` (added in mid-training), `mixed` also which type.
     """
     words = {_STRUCTURE.get(op, op.replace("_", "-")) for op in case.ops()}
     words |= {case.dtype, case.loss.replace("_", "-"), case.loop, _optimizer(case)}
@@ -30,6 +32,7 @@ def features(case: Case) -> frozenset[str]:
         "tied": bool(case.tie),
         "frozen": any(freeze.at == 0 for freeze in case.freeze),
         "late-freeze": any(freeze.at > 0 for freeze in case.freeze),
+        "thaw": any(freeze.until is not None for freeze in case.freeze),
         "several-inputs": len(case.inputs) > 1,
         "several-steps": case.steps > 1,
         "uneven-batch": case.batch % 2 > 0 or case.batch % 3 > 0,
@@ -37,6 +40,26 @@ def features(case: Case) -> frozenset[str]:
         "odd-size": any(int(size) % 2 for _, size in sizes),
         "odd-linear": any(op == "linear" and int(size) % 2 for op, size in sizes),
         "metrics": bool(case.metrics),
+        "clip-l1": case.clip is not None and case.clip.order == "1",
+        "clip-max": case.clip is not None and case.clip.order == "inf",
+        "sum-loss": case.reduction == "sum",
+        "ignored-rows": case.ignored > 0,
+        f"{case.weights}-weights": case.weights != "none",
+        "l2": case.l2 > 0,
+        "accumulate": case.accumulate > 1,
+        "groups": bool(case.groups),
+        "empty-group": any(not group.layers for group in case.groups),
+        "late-group": any(group.at > 0 for group in case.groups),
+        "average": case.ema > 0,
+        "mixed": case.mixed != "none",
+        f"mixed-{case.mixed}": case.mixed != "none",
+        "cast": bool(case.casts),
+        "recompute": bool(case.recompute),
+        "reentrant": case.reentrant,
+        "unused": any(skip.at is None for skip in case.skips),
+        "conditional": any(skip.at is not None for skip in case.skips),
+        "compiled": case.compiler != "none",
+        f"compiled-{case.compiler}": case.compiler != "none",
     }
     return frozenset(words | {word for word, holds in flags.items() if holds})
 

@@ -217,6 +217,13 @@ def infer_shapes(case: Case) -> dict[str, Shape]:
         if len(shape) > 3:
             raise SpecError(f"{where}: {layer.op} gives {shape}, more than three dimensions")
         shapes[layer.name] = shape
+    for skip in case.skips:
+        source = case.layer(skip.layer).inputs[0]
+        if shapes[source] != shapes[skip.layer]:
+            raise SpecError(
+                f"skips: {skip.layer} makes {shapes[skip.layer]} of {shapes[source]}; "
+                "only a layer that keeps its input's shape can be left out"
+            )
     output = shapes[case.layers[-1].name]
     if case.loss == "cross_entropy" and (len(output) != 1 or output[0] < 2):
         raise SpecError(f"loss: cross_entropy needs an output of at least two class scores, not {output}")

@@ -10,6 +10,10 @@ from d3bot.frameworks.layers import KINDS, infer_shapes
 from d3bot.spec import Case, Optimizer, Setting, SpecError
 
 _SIZES = ("units", "channels", "dim")
+_PLAIN = ("reduction", "ignored", "weights", "l2", "accumulate", "ema", "mixed", "reentrant", "compiler")
+"""Fields that are put back to what they are by default, one at a time."""
+_LISTS = ("freeze", "tie", "metrics", "groups", "casts", "recompute", "skips")
+"""Fields of which one item at a time is left out."""
 
 
 def smaller(case: Case, setting: Setting) -> Iterator[tuple[Case, Setting]]:
@@ -51,12 +55,15 @@ def _smaller_cases(case: Case) -> Iterator[dict[str, Any]]:
     """Yield the fields to replace."""
     yield from _without_layers(case)
     if case.steps > 1:
-        yield {"steps": 1, "freeze": [item.model_dump() for item in case.freeze if item.at == 0]}
-        last = max((item.at for item in case.freeze), default=0)
+        yield {"steps": 1} | _of_first_step(case)
+        last = _last_event(case)
         if last + 1 < case.steps:
             yield {"steps": last + 1}
     if case.clip:
         yield {"clip": None}
+        yield {"clip": case.clip.model_dump() | {"order": "2"}}
+    for field in _PLAIN:
+        yield {field: Case.model_fields[field].default}
     plain = Optimizer()
     if case.optimizer != plain:
         yield {"optimizer": plain.model_dump()}
@@ -65,10 +72,11 @@ def _smaller_cases(case: Case) -> Iterator[dict[str, Any]]:
             if field == "momentum":
                 kept["nesterov"] = False
             yield {"optimizer": kept}
-    for field in ("freeze", "tie", "metrics"):
+    for field in _LISTS:
         items = list(case.model_dump(mode="json")[field])
         for i in range(len(items)):
             yield {field: items[:i] + items[i + 1 :]}
+    yield from _plainer_items(case)
     if case.loop != "custom" and not case.metrics:
         yield {"loop": "custom"}
     if case.dtype != "float64":
@@ -76,6 +84,36 @@ def _smaller_cases(case: Case) -> Iterator[dict[str, Any]]:
     if case.loss != "mse":
         yield {"loss": "mse"}
     yield from _smaller_sizes(case)
+
+
+def _last_event(case: Case) -> int:
+    """Return the last step in which anything of the recipe changes."""
+    freezes = [at for item in case.freeze for at in (item.at, item.until)]
+    steps = [*freezes, *(item.at for item in case.groups), *(item.at for item in case.skips)]
+    return max((at for at in steps if at is not None), default=0)
+
+
+def _of_first_step(case: Case) -> dict[str, Any]:
+    """Return what changes during training as it is in the first step."""
+    return {
+        "freeze": [item.model_dump() | {"until": None} for item in case.freeze if item.at == 0],
+        "groups": [item.model_dump() for item in case.groups if item.at == 0],
+        "skips": [item.model_dump() for item in case.skips if not item.at],
+    }
+
+
+def _plainer_items(case: Case) -> Iterator[dict[str, Any]]:
+    """Yield freezes that last, groups with one option of their own less, and groups that are there from the start."""
+    fields: tuple[tuple[str, str, Any], ...] = (
+        ("freeze", "until", None),
+        ("groups", "at", 0),
+        ("groups", "lr", None),
+        ("groups", "weight_decay", None),
+    )
+    for field, option, plain in fields:
+        items = list(case.model_dump(mode="json")[field])
+        for i, item in enumerate(items):
+            yield {field: [*items[:i], item | {option: plain}, *items[i + 1 :]]}
 
 
 def _without_layers(case: Case) -> Iterator[dict[str, Any]]:
@@ -109,6 +147,12 @@ def _kept(case: Case, layers: list[dict[str, Any]]) -> dict[str, Any]:
         "inputs": [item.model_dump(mode="json") for item in case.inputs if item.name in needed],
         "freeze": [item.model_dump() for item in case.freeze if item.layer in names],
         "tie": [item.model_dump() for item in case.tie if {item.layer, item.to} <= names],
+        "groups": [
+            item.model_dump() | {"layers": [name for name in item.layers if name in names]} for item in case.groups
+        ],
+        "casts": [item.model_dump() for item in case.casts if item.layer in names],
+        "recompute": [name for name in case.recompute if name in names],
+        "skips": [item.model_dump() for item in case.skips if item.layer in names],
     }
 
 

@@ -135,7 +135,8 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "clip.order": (),
     "reduction": (),
     "ignored": (),
-    "weights": (),
+    "class weights": (),
+    "sample weights": (),
     "l2": (),
     "accumulate": (),
     "groups": (),
@@ -143,6 +144,7 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "mixed": (),
     "casts": (),
     "recompute": (),
+    "reentrant": (),
     "skips": (),
     "compiler": (),
 }
@@ -185,6 +187,8 @@ class Case(Noun):
     casts: tuple[Cast, ...] = ()
     recompute: tuple[Name, ...] = ()
     """Layers whose activations are computed again in backward (activation checkpointing)."""
+    reentrant: bool = False
+    """Whether `recompute` takes the older way: a backward of its own inside the backward."""
     skips: tuple[Skip, ...] = ()
     compiler: Literal["none", "eager", "aot_eager", "inductor", "xla"] = "none"
     """What compiles the model: a backend of `torch.compile`, or XLA for tensorflow."""
@@ -237,6 +241,10 @@ class Case(Noun):
             raise ValueError('ignored rows and class weights need loss = "cross_entropy"')
         if self.ignored >= self.batch:
             raise ValueError(f"ignored: a batch of {self.batch} rows with {self.ignored} ignored has nothing to learn")
+        if self.mixed != "none" and self.dtype != "float32":
+            raise ValueError(f"mixed = {self.mixed} lowers float32 and leaves {self.dtype} as it is; use float32")
+        if self.reentrant and not self.recompute:
+            raise ValueError("reentrant says how layers are recomputed and needs some in recompute")
         if self.batch % self.accumulate:
             raise ValueError(f"accumulate: {self.batch} rows do not divide into {self.accumulate} micro-batches")
         names = {layer.name for layer in self.layers}
@@ -263,6 +271,8 @@ class Case(Noun):
         nested = {
             "freeze.until": any(item.until is not None for item in self.freeze),
             "clip.order": self.clip is not None and self.clip.order != "2",
+            "class weights": self.weights == "class",
+            "sample weights": self.weights == "sample",
         }
         plain = {name: getattr(self, name) != info.default for name, info in type(self).model_fields.items()}
         return [name for name, used in (nested | plain).items() if used and name in _WHERE]
