@@ -35,6 +35,11 @@ class Job:
     steps: int = 1
     """Steps of the training; the batch after the last one is the probe, whose rows keep their order."""
     noise: Sequence[Literal["move", "order"]] = ()
+    shares: Sequence[int] = ()
+    """Pieces of the batch, of `pieces`, on which the reference is run alone as well."""
+    pieces: int = 1
+    start: bool = False
+    """Whether the parameters before the first step are returned."""
     limits: Limits = field(default_factory=Limits)
 
 

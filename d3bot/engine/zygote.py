@@ -98,6 +98,9 @@ class Zygote:
                 "parts": job.parts,
                 "steps": job.steps,
                 "noise": list(job.noise),
+                "shares": list(job.shares),
+                "pieces": job.pieces,
+                "start": job.start,
                 "deadline": job.limits.seconds,
                 "memory": job.limits.memory,
                 "output": job.limits.output,
@@ -172,7 +175,11 @@ def _observation(job: Job, folder: Path, reply: dict[str, Any]) -> Observation:
             )
         )
     noise = tuple(_load(folder / f"noise-{i}.npz") for i in range(len(job.noise))) if ranks[0].code == 0 else ()
-    return Observation(tuple(ranks), reply["seconds"], tuple(item for item in noise if item is not None))
+    shares = tuple(_load(folder / f"share-{i}.npz") for i in job.shares) if ranks[0].code == 0 else ()
+    start = _load(folder / "start.npz") if job.start and ranks[0].code == 0 else None
+    return Observation(
+        tuple(ranks), reply["seconds"], tuple(item for item in noise if item is not None), shares, start or {}
+    )
 
 
 def _load(path: Path) -> Arrays | None:

@@ -11,9 +11,9 @@ from d3bot.engine.jobs import PRELOADS, EngineError, Job, Limits
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.format import format_files
-from d3bot.flow.keying import failure_key_of
+from d3bot.flow.keying import failure_key_of, groups_of
 from d3bot.frameworks import Script, canonical_setting, family_of, obstacle, render
-from d3bot.judge import Difference, Judgement, is_rounding, judge
+from d3bot.judge import UNEXPLAINED, Clues, Difference, Judgement, is_rounding, judge
 from d3bot.spec import Build, Observation, Trial, Verdict
 
 NOISE: tuple[Literal["move", "order"], ...] = ("order", "order", "order", "move", "move")
@@ -79,16 +79,45 @@ class Harness:
             return self._judged(trial, Judgement("no-data", f"the engine was lost: {error}"), None, began)
         if distributed.ok and distributed.ranks:
             self._pace.add(self.build.framework, trial.setting.family, distributed.seconds)
+        judgement = self._judge(trial, script, reference, distributed)
+        if judgement.pattern in UNEXPLAINED and judgement.kind == "diverged":
+            clues = self._clues(script, path, trial)
+            judgement = self._judge(trial, script, reference, distributed, clues)
+        return self._judged(trial, self._arbitrated(trial, judgement), script, began)
+
+    def _judge(
+        self, trial: Trial, script: Script, reference: Observation, distributed: Observation, clues: Clues | None = None
+    ) -> Judgement:
         family = family_of(self.build.framework, trial.setting)
-        judgement = judge(
+        return judge(
             reference,
             distributed,
             exact=lambda name: family.exact(trial.case, trial.setting, name),
             world=script.world,
             parts=script.parts,
             packages=PRELOADS[self.build.framework].packages,
+            clues=clues or Clues(groups=groups_of(trial.case)),
         )
-        return self._judged(trial, self._arbitrated(trial, judgement), script, began)
+
+    def _clues(self, script: Script, path: Path, trial: Trial) -> Clues:
+        """Return what each rank's rows give alone; as much of it as can be had."""
+        pieces = _pieces(script)
+        job = Job(
+            path,
+            "reference",
+            self.build.framework,
+            parts=script.parts,
+            steps=script.steps,
+            shares=range(pieces),
+            pieces=pieces,
+            start=True,
+            limits=Limits(seconds=_REFERENCE_SECONDS),
+        )
+        try:
+            seen = self._pool.run(job)
+        except EngineError:
+            return Clues(groups=groups_of(trial.case))
+        return Clues(seen.shares, seen.start, groups_of(trial.case))
 
     def _path(self, trial: Trial) -> Path:
         return self._folder / f"{trial.id}.py"
@@ -107,6 +136,8 @@ class Harness:
             parts=script.parts,
             steps=script.steps,
             noise=NOISE,
+            shares=(0,),
+            pieces=max(script.parts, 2),
             limits=Limits(seconds=_REFERENCE_SECONDS),
         )
         if fresh:
@@ -159,10 +190,16 @@ class Harness:
             bound=judgement.bound,
             diagnosis=judgement.diagnosis,
             detail=judgement.detail[-6000:],
+            vacuous=judgement.vacuous,
             seconds=round(time.monotonic() - began, 3),
             shard=self._shard,
         )
         return Judged(trial, verdict, judgement, script)
+
+
+def _pieces(script: Script) -> int:
+    """Return how many shares a batch has: those that the reference splits it into, else one a rank."""
+    return script.parts if script.parts > 1 else script.world
 
 
 @dataclass

@@ -1,11 +1,8 @@
 """From a judgement to the key of its failure."""
 
 from d3bot.findings.key import ErrorInfo, failure_key, tensor_class
-from d3bot.judge import Judgement
+from d3bot.judge import KEYED, Judgement
 from d3bot.spec import FAILING, Case, Setting
-
-UNNAMED = frozenset({"other", "part"})
-"""Diagnoses that name no mistake: how many elements are wrong depends on the case."""
 
 
 def failure_key_of(case: Case, setting: Setting, judgement: Judgement) -> str:
@@ -27,7 +24,7 @@ def failure_key_of(case: Case, setting: Setting, judgement: Judgement) -> str:
         judgement.kind,
         first=judgement.first,
         tensor=wrong_class(case, judgement) if judgement.first else "",
-        diagnosis=judgement.pattern if judgement.first and judgement.pattern not in UNNAMED else "",
+        diagnosis=judgement.pattern if judgement.first and judgement.pattern in KEYED else "",
         error=error,
     )
 
@@ -47,10 +44,16 @@ def wrong_class(case: Case, judgement: Judgement) -> str:
     bad = [item.parsed.tensor for item in group if item.wrong]
     if len(group) > 1 and len(bad) == len(group):
         return ""
-    frozen = {item.layer for item in case.freeze}
-    tied = {item.layer for item in case.tie} | {item.to for item in case.tie}
-    for word, layers in (("frozen", frozen), ("tied", tied)):
+    for word, layers in groups_of(case).items():
         if layers and all(any(part in layers for part in name.split(".")) for name in bad):
             return word
     classes = {tensor_class(name) for name in bad}
     return classes.pop() if len(classes) == 1 else ""
+
+
+def groups_of(case: Case) -> dict[str, frozenset[str]]:
+    """Return the layers that a library treats otherwise than the rest, by the word for them."""
+    return {
+        "frozen": frozenset(item.layer for item in case.freeze),
+        "tied": frozenset(item.layer for item in case.tie) | frozenset(item.to for item in case.tie),
+    }

@@ -1,7 +1,6 @@
 """Shards of one run, made into one run folder again; a missing one makes it incomplete, loudly."""
 
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from d3bot import __version__
 from d3bot.flow.evidence import FIXED, known_findings
 from d3bot.flow.night import MAX_NO_DATA, Night
 from d3bot.flow.plan_file import PLAN, load_plan, write_plan
+from d3bot.flow.totals import totals
 from d3bot.history.changes import compare
 from d3bot.history.evidence import load_evidence, write_evidence
 from d3bot.history.files import write_atomic
@@ -17,7 +17,7 @@ from d3bot.history.finding_folder import FINDINGS, FindingFolder, list_findings,
 from d3bot.history.folder import LoadedRun, RunWriter, load_run, write_changes
 from d3bot.report.html import render_html
 from d3bot.report.summary import summary_markdown
-from d3bot.spec import KINDS, SETTLED, Build, Evidence, Run, SpecError, Trial, Verdict, short_hash
+from d3bot.spec import Build, Evidence, Run, SpecError, Trial, Verdict, short_hash
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,7 @@ def _run(
     parts: Sequence[Part], verdicts: Sequence[Verdict], trials: Sequence[Trial], whole: bool, previous: str
 ) -> Run:
     first = min((part.loaded.run for part in parts), key=lambda run: run.started)
-    kinds = Counter(verdict.kind for verdict in verdicts)
-    coverage = Counter(verdict.setting for verdict in verdicts if verdict.kind in SETTLED)
+    blank = sum(verdict.kind == "no-data" for verdict in verdicts)
     name = short_hash(" ".join(part.loaded.run.run for part in parts))
     done = {verdict.trial for verdict in verdicts}
     return first.model_copy(
@@ -143,10 +142,8 @@ def _run(
             "run": f"{first.run.rpartition('-')[0] or first.run}-{name[:6]}",
             "seconds": max(part.loaded.run.seconds for part in parts),
             "config": {**first.config, "shard": {"index": 1, "count": 1}},
-            "trials": len(verdicts),
-            "counts": {kind: kinds[kind] for kind in KINDS if kinds[kind]},
-            "coverage": dict(sorted(coverage.items())),
-            "complete": whole and all(t.id in done for t in trials) and kinds["no-data"] <= MAX_NO_DATA * len(verdicts),
+            **totals(verdicts),
+            "complete": whole and all(t.id in done for t in trials) and blank <= MAX_NO_DATA * len(verdicts),
             "previous": previous or first.previous,
             "version": __version__,
         }

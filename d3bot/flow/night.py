@@ -29,6 +29,7 @@ from d3bot.flow.finding import Context, make_finding
 from d3bot.flow.harness import Harness
 from d3bot.flow.plan_file import PLAN, load_plan, write_plan
 from d3bot.flow.seeds import load_seeds
+from d3bot.flow.totals import totals
 from d3bot.frameworks import find_settings, script_env
 from d3bot.frameworks.registry import check_globs
 from d3bot.generate import PER_CASE, fresh_cases, plan, shard
@@ -40,8 +41,6 @@ from d3bot.report.html import render_html
 from d3bot.report.summary import summary_markdown
 from d3bot.report.terminal import Progress, print_summary
 from d3bot.spec import (
-    KINDS,
-    SETTLED,
     Build,
     Case,
     Change,
@@ -416,17 +415,9 @@ def _finish(
     writer: RunWriter,
     templates: Path | None = None,
 ) -> Night:
-    counts = Counter(verdict.kind for verdict in verdicts)
-    coverage = Counter(verdict.setting for verdict in verdicts if verdict.kind in SETTLED)
-    final = run.model_copy(
-        update={
-            "seconds": seconds,
-            "trials": len(verdicts),
-            "counts": {kind: counts[kind] for kind in KINDS if counts[kind]},
-            "coverage": dict(sorted(coverage.items())),
-            "complete": len(verdicts) == len(trials) and counts["no-data"] <= MAX_NO_DATA * len(trials),
-        }
-    )
+    blank = sum(verdict.kind == "no-data" for verdict in verdicts)
+    complete = len(verdicts) == len(trials) and blank <= MAX_NO_DATA * len(trials)
+    final = run.model_copy(update={"seconds": seconds, "complete": complete, **totals(verdicts)})
     changes = compare(before.loaded.verdicts if before else [], verdicts)
     write_changes(out, final.previous, changes)
     write_atomic(out / "summary.md", summary_markdown(final, verdicts, changes, findings, templates))

@@ -9,7 +9,8 @@ import numpy as np
 
 from d3bot.judge.bounds import floors
 from d3bot.judge.compare import Difference, compare
-from d3bot.judge.diagnose import diagnose
+from d3bot.judge.diagnose import Clues, diagnose
+from d3bot.judge.vacuity import Vacuity, vacuity
 from d3bot.spec import AFTER, ArrayName, Arrays, ErrorReport, First, Kind, Observation, RankObservation, parse_name
 
 _REFUSAL = re.compile(
@@ -48,6 +49,8 @@ class Judgement:
     """Every array's comparison, the earliest first."""
     tightest: float = 0.0
     """Largest error / bound among the bounded arrays that pass."""
+    vacuous: bool = False
+    """Whether nothing differed in a case that could not have shown a fault."""
 
 
 def judge(
@@ -57,8 +60,12 @@ def judge(
     world: int,
     parts: int,
     packages: Sequence[str],
+    clues: Clues | None = None,
 ) -> Judgement:
-    """Return what the two sides of a trial say about the library."""
+    """Return what the two sides of a trial say about the library.
+
+    `clues` are for the diagnosis alone: no kind depends on them.
+    """
     arrays = reference.ranks[0].arrays
     if not reference.ok or arrays is None:
         return _reference_failed(reference.ranks[0])
@@ -66,23 +73,20 @@ def judge(
     unknown = _unknown_name([arrays, *reference.noise, *returned])
     if unknown:
         return Judgement("no-data", f"the script returned an array that no judge knows: {unknown}")
-    if not arrays:
-        return Judgement("not-applicable", "vacuous: one process returned no array, so nothing could differ")
     infinite = [name for name in sorted(arrays, key=parse_name) if not np.isfinite(arrays[name]).all()]
     if infinite:
         return Judgement("reference-failed", f"one process itself is not finite: {infinite[0]}")
-    if _vacuous(arrays):
-        return Judgement("not-applicable", "vacuous: every gradient of the first step is zero, so nothing could differ")
     if not distributed.ok:
         return _broken(distributed, packages)
-    differences = compare(arrays, returned, floors(arrays, reference.noise), exact)
+    floor = floors(arrays, reference.noise)
+    differences = compare(arrays, returned, floor, exact)
     tightest = max((item.error / item.bound for item in differences if not item.wrong and item.bound), default=0.0)
     wrong = [item for item in differences if item.wrong]
     if not wrong:
-        return _passed(differences, tightest)
+        return _passed(differences, tightest, vacuity(arrays, reference.shares, floor))
     earliest = [item for item in wrong if _place(item) == _place(wrong[0])]
     worst = max(earliest, key=lambda item: (item.excess, item.name))
-    found = diagnose(worst, arrays, returned, world, parts)
+    found = diagnose(worst, arrays, returned, world, parts, clues, differences)
     kind: Kind = "nonfinite" if worst.wrong == "nonfinite" else "diverged"
     number = f"off by {worst.error:.3g}, allowed {worst.bound:.3g}; " if worst.wrong == "value" else ""
     return Judgement(
@@ -98,15 +102,18 @@ def judge(
     )
 
 
-def _passed(differences: Sequence[Difference], tightest: float) -> Judgement:
+def _passed(differences: Sequence[Difference], tightest: float, controls: Vacuity) -> Judgement:
+    if controls.reason:
+        return Judgement("not-applicable", f"vacuous: {controls.reason}", differences=tuple(differences), vacuous=True)
     exact = sum(1 for item in differences if not item.bound)
     closest = max(differences, key=lambda item: item.error / item.bound if item.bound else -1.0)
     reason = f"{exact} arrays bit-equal, {len(differences) - exact} within their noise bound"
+    blind = f"; {controls.blind} of {controls.of} gradients could not show a fault" if controls.blind else ""
     if not closest.bound:
-        return Judgement("pass", reason, differences=tuple(differences))
+        return Judgement("pass", f"{reason}{blind}", differences=tuple(differences))
     return Judgement(
         "pass",
-        f"{reason}, the closest ({closest.name}) at {tightest:.2f} of it",
+        f"{reason}, the closest ({closest.name}) at {tightest:.2f} of it{blind}",
         first=_first(closest),
         error=closest.error,
         bound=closest.bound,
@@ -122,11 +129,6 @@ def _place(item: Difference) -> tuple[int, int]:
 def _first(item: Difference) -> First:
     step = None if item.parsed.step == AFTER else item.parsed.step
     return First(step=step, role=item.parsed.role, tensor=item.parsed.tensor)
-
-
-def _vacuous(arrays: Arrays) -> bool:
-    gradients = [array for name, array in arrays.items() if name.startswith("step 0 grad ")]
-    return bool(gradients) and not any(array.any() for array in gradients)
 
 
 def _unknown_name(sets: Sequence[Arrays]) -> str:

@@ -93,6 +93,7 @@ def headline(run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], f
         ("flaky", kinds["flaky"]),
         ("indeterminate", blank),
         ("lost", classes["lost"]),
+        *((("vacuous", vacuous),) if (vacuous := sum(verdict.vacuous for verdict in verdicts)) else ()),
         *((kind, kinds[kind]) for kind in KINDS if kinds[kind] and kind != "flaky"),
     )
     return Headline("; ".join(warnings), good, counts)

@@ -12,7 +12,7 @@ A script names what it saw in plain words, and the judge reads the words back:
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -85,6 +85,10 @@ class Observation:
     ranks: tuple[RankObservation, ...]
     seconds: float = 0.0
     noise: tuple[Arrays, ...] = ()
+    shares: tuple[Arrays | None, ...] = ()
+    """Of a reference: what it returns on one piece of the batch alone; None where that could not be run."""
+    start: Arrays = field(default_factory=dict)
+    """Of a reference: the parameters before the first step, as `param NAME`."""
 
     @property
     def ok(self) -> bool:

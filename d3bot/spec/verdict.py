@@ -80,6 +80,8 @@ class Verdict(Noun):
     bound: float | None = None
     """Largest difference allowed there."""
     diagnosis: str = ""
+    vacuous: bool = False
+    """Whether nothing differed in a case that could not have shown a fault: `reason` says which."""
     detail: str = ""
     """Several lines: the exception, the stacks of a hang, the tail of the output."""
     confirmed: str = ""
@@ -130,7 +132,9 @@ class Run(Noun):
     trials: int = 0
     counts: dict[Kind, int] = {}
     coverage: dict[str, int] = {}
-    """How many executed trials each setting had."""
+    """How many executed trials each setting had; a vacuous one does not count."""
+    vacuous: dict[str, int] = {}
+    """How many trials could not have shown a fault, by reason."""
     complete: bool = False
     previous: str = ""
     """Run id of the run this one was compared with."""

@@ -1,10 +1,13 @@
 """What a wrong number means: each pattern is built numerically, and is told only where the numbers bear it out."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from d3bot.judge.compare import compare
-from d3bot.judge.diagnose import Diagnosis, diagnose
+from d3bot.judge.diagnose import Clues, diagnose
+from d3bot.judge.evidence import Diagnosis
 from d3bot.spec import Arrays
 
 RNG = np.random.default_rng(0)
@@ -74,6 +77,163 @@ TABLE: list[tuple[str, Diagnosis, str, str]] = [
 def test_pattern(diagnosis: Diagnosis, kind: str, text: str) -> None:
     assert diagnosis.kind == kind
     assert text in diagnosis.text
+
+
+SHARES = tuple(np.random.default_rng(7).standard_normal((3, 4, 3)))
+LOSSES = tuple(np.random.default_rng(8).random(3) + 1)
+START = np.random.default_rng(9).standard_normal((4, 3))
+
+
+def of_shares(held: np.ndarray, shares: tuple[np.ndarray, ...] = SHARES, name: str = NAME, world: int = 3) -> Diagnosis:
+    """The diagnosis of an array whose expected value is the mean of the ranks' own, as one process returned it."""
+    reference: Arrays = {name: np.asarray(np.mean(shares, axis=0))}
+    (wrong,) = compare(reference, [{name: held}], {}, lambda _: True)
+    clues = Clues(shares=tuple({name: np.asarray(share)} for share in shares))
+    return diagnose(wrong, reference, [{name: held}], world, world, clues)
+
+
+def of_update(
+    held: np.ndarray,
+    want: np.ndarray,
+    name: str = "param w",
+    before: str = "",
+    own: Sequence[Arrays] = (),
+) -> str:
+    """The diagnosis of a parameter that was START before the step."""
+    reference: Arrays = {"step 0 loss 0": np.ones(1), name: want} | ({before: START} if before else {})
+    (wrong,) = [item for item in compare(reference, [{**reference, name: held}], {}, lambda _: True) if item.wrong]
+    clues = Clues(start={} if before else {"param w": START}, shares=tuple(own))
+    told = diagnose(wrong, reference, [{name: held}], 2, 2, clues)
+    return f"{told.kind}: {told.text}"
+
+
+A, B, C = SHARES
+SHARE_TABLE: list[tuple[str, Diagnosis, str, str]] = [
+    ("one rank's own", of_shares(B), "share", "is rank 1's own (residual"),
+    ("one rank's, divided", of_shares(B / 3), "share", "is rank 1's own / 3"),
+    ("sum without one", of_shares(A + C), "share", "is a sum: the share of rank 1 is missing"),
+    ("mean without one", of_shares((A + C) / 2), "share", "is a mean over those: the share of rank 1 is missing"),
+    ("divided by all", of_shares((A + B) / 3), "share", "is a mean over all: the share of rank 2 is missing"),
+    ("one counted twice", of_shares((A + 2 * B + C) / 3), "share", "with weights 0.3333, 0.6667, 0.3333"),
+    ("the sum", of_shares(A + B + C), "scaled", "3 x the expected value, that is the world size"),
+    ("micro-batches", of_shares(B, world=2), "share", "is part 1's own"),
+    ("a loss summed", of_shares(np.sum(LOSSES), LOSSES), "ratio", "3 x the expected value, that is the world size"),
+    ("a third in float32", of_shares(np.mean(LOSSES) * 3 * float(np.float32(1 / 3)), LOSSES), "ratio", "to float32"),
+    ("a loss of one rank", of_shares(LOSSES[2], LOSSES), "share", "is rank 2's own"),
+    (
+        "a loss without one",
+        of_shares(LOSSES[0] + LOSSES[2], LOSSES),
+        "share",
+        "is a sum: the share of rank 1 is missing",
+    ),
+    ("a loss that is nearly so", of_shares((LOSSES[0] + LOSSES[2]) * (1 + 1e-9), LOSSES), "other", "no known pattern"),
+    ("noise", of_shares(OTHER), "other", "no known pattern"),
+]
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "kind", "text"), [row[1:] for row in SHARE_TABLE], ids=[r[0] for r in SHARE_TABLE]
+)
+def test_share(diagnosis: Diagnosis, kind: str, text: str) -> None:
+    assert diagnosis.kind == kind
+    assert text in diagnosis.text
+
+
+WANT = START - 0.1 * GOOD
+OWN = [{"param w": START + array} for array in SHARES]
+UPDATE_TABLE = [
+    ("not updated", of_update(START, WANT), "update: it was not updated: equals its value before the step"),
+    (
+        "half a step",
+        of_update(START - 0.05 * GOOD, WANT),
+        "update: it moved by 0.5 x the expected update, that is 1",
+    ),
+    (
+        "of a later step",
+        of_update(START - 0.2 * GOOD, WANT, "step 1 param w", "step 0 param w"),
+        "update: it moved by 2 x",
+    ),
+    ("no decay", of_update(WANT + 0.01 * START, WANT), "decay: off by 0.01 x the parameter itself"),
+    (
+        "without one rank",
+        of_update(START + (A + C) / 3, START + (A + B + C) / 3, own=OWN),
+        "update: its update is a mean",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "text"), [row[1:] for row in UPDATE_TABLE], ids=[row[0] for row in UPDATE_TABLE])
+def test_update_of_a_parameter(found: str, text: str) -> None:
+    assert text in found
+
+
+SHARD_TABLE = [
+    ("the last shard", replaced(slice(2, 4), 0.0), "in the shard of rank 1 along dimension 0, the last one: all zero"),
+    (
+        "the first shard",
+        replaced(slice(0, 2), 2 * GOOD[:2]),
+        "in the shard of rank 0 along dimension 0: 2 x the",
+    ),
+    ("a column", replaced((slice(None), 2), 0.0), "in the shard of rank 1 along dimension 1, the short one: all zero"),
+    ("across shards", replaced(slice(1, 3), 0.0), "in rows 1, 2 of 4"),
+]
+
+
+@pytest.mark.parametrize(("held", "text"), [row[1:] for row in SHARD_TABLE], ids=[row[0] for row in SHARD_TABLE])
+def test_shard(held: np.ndarray, text: str) -> None:
+    assert found(*both(held)).text.endswith(text) or text in found(*both(held)).text
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [("step 0 loss 1", 1.5), ("buffer n.running_mean 1", 1.5), ("predict 1", 1.5)],
+)
+def test_the_array_of_another_rank(name: str, held: float) -> None:
+    reference: Arrays = {name[:-1] + "0": np.full(2, held), name: np.array([2.5, 7.0])}
+    seen = {**reference, name: np.full(2, held)}
+    (wrong,) = [item for item in compare(reference, [seen], {}, lambda _: True) if item.wrong]
+    assert diagnose(wrong, reference, [seen], 2, 2).text.startswith(f"equals {name[:-1]}0")
+
+
+def test_replicas_that_each_keep_their_own_statistics() -> None:
+    names = [f"buffer n/moving_mean {i}" for i in range(3)]
+    reference: Arrays = {name: np.mean(SHARES, axis=0) for name in names}
+    seen: Arrays = dict(zip(names, SHARES, strict=True))
+    first = compare(reference, [seen], {}, lambda _: True)[0]
+    told = diagnose(first, reference, [seen], 3, 3)
+    assert (told.kind, told.text[:45]) == ("copies", "each replica's copy is its own; their mean is")
+
+
+def test_a_counter_of_forward_passes_is_read() -> None:
+    reference: Arrays = {"param w": GOOD, "buffer n.mean": GOOD, "buffer n.num_batches_tracked": np.array(2)}
+    seen = reference | {"buffer n.mean": OLD, "buffer n.num_batches_tracked": np.array(3)}
+    differences = compare(reference, [seen], {}, lambda _: True)
+    told = diagnose(differences[1], reference, [seen], 2, 2, Clues(), differences).text
+    assert told.endswith("only buffers are wrong: n.num_batches_tracked counts 3 forward passes instead of 2")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"param a.weight"}, "; only tied tensors are wrong"),
+        ({"param b.bias"}, "; only one-element tensors are wrong"),
+        ({"param c.weight"}, "; only this one of 4 tensors is wrong"),
+        ({"buffer m"}, "; only buffers are wrong"),
+        ({"param b.weight", "param c.weight"}, "; "),
+    ],
+)
+def test_what_sets_the_wrong_ones_apart(wrong: set[str], text: str) -> None:
+    names = ["param a.weight", "param b.bias", "param b.weight", "param c.weight", "buffer m"]
+    reference: Arrays = {name: np.arange(1.0, 2 if "bias" in name else 5) for name in names}
+    seen = {name: array + (np.arange(len(array)) ** 2 + 1 if name in wrong else 0) for name, array in reference.items()}
+    differences = compare(reference, [seen], {}, lambda _: True)
+    first = next(item for item in differences if item.wrong)
+    told = diagnose(first, reference, [seen], 2, 2, Clues(groups={"tied": frozenset("a")}), differences).text
+    assert told.endswith(text) if text != "; " else "; only" not in told
+
+
+def test_a_rank_that_differs_is_looked_at_by_itself() -> None:
+    assert found(GOOD, OLD).text.endswith("only rank 1 is wrong; rank 1: equals the previous step's (residual 0.0e+00)")
 
 
 def test_unexpected() -> None:

@@ -15,7 +15,7 @@ GRAD, PARAM, PREDICT = "step 0 grad fc.weight", "param fc.weight", "predict"
 
 def arrays(**changed: np.ndarray) -> Arrays:
     names = {"grad": GRAD, "param": PARAM, "predict": PREDICT}
-    plain = {GRAD: np.arange(1.0, 7), PARAM: np.arange(2.0, 8), PREDICT: np.ones(3)}
+    plain = {GRAD: np.arange(1.0, 7), PARAM: np.arange(2.0, 8), PREDICT: np.array([1.0, 1.0, 0.5])}
     return plain | {names[name]: array for name, array in changed.items()}
 
 
@@ -127,10 +127,17 @@ TABLE: list[tuple[str, Judgement, Kind, str]] = [
     ),
     (
         "no gradient anywhere",
-        verdict(fine(), reference=fine(arrays(grad=np.zeros(6)))),
+        verdict(fine(arrays(grad=np.zeros(6))), reference=fine(arrays(grad=np.zeros(6)))),
         "not-applicable",
-        "vacuous: every gradient of the first step is zero",
+        "vacuous: every gradient is zero",
     ),
+    (
+        "a gradient where there is none",
+        verdict(fine(), reference=fine(arrays(grad=np.zeros(6)))),
+        "diverged",
+        f"{GRAD}: off by 6, allowed 0",
+    ),
+    ("a crash of a vacuous case", verdict(raised(), reference=fine(arrays(grad=np.zeros(6)))), "crashed", "Runtime"),
     ("nothing is observed", verdict(fine({}), reference=fine({})), "not-applicable", "vacuous: one process returned"),
     ("an unknown name", verdict(fine(arrays() | {"weights": np.ones(1)})), "no-data", "the script returned an array"),
     ("disk full", verdict(fine(), raised("OSError", "[Errno 28] No space left on device")), "no-data", "OSError: [Err"),
@@ -172,7 +179,7 @@ def test_no_number_that_json_cannot_hold() -> None:
 
 
 def test_the_tightest_bounded_array_is_told_in_a_pass() -> None:
-    moved = arrays(predict=np.ones(3) + 2e-16)
+    moved = arrays(predict=np.array([1.0, 1.0, 0.5]) + 2e-16)
     found = judge(
         Observation((fine(),)), Observation((fine(moved),)), lambda name: name.role != "predict", 2, 2, ("torch",)
     )

@@ -1,6 +1,7 @@
 """One forked process: executes the script's text and calls one of its functions.
 
-What comes back lies in the job's folder: `rank-N.npz` (or `reference.npz`, `noise-I.npz`), `rank-N.json` with the
+What comes back lies in the job's folder: `rank-N.npz` (or `reference.npz`, `noise-I.npz`,
+`share-I.npz`, `start.npz`), `rank-N.json` with the
 outcome, `rank-N.out` with everything that was printed.  Nothing is pickled.
 """
 
@@ -81,7 +82,10 @@ def distributed(script, rank, folder):
 
 
 def reference(script, job, folder):
-    """Run the reference, then again with the sums reordered and with parameters and inputs moved by one ulp."""
+    """Run the reference, then again with the sums reordered and with parameters and inputs moved by one ulp.
+
+    Then, of what is asked for, on single parts of the batch, and what the parameters are before the first step.
+    """
     store(os.path.join(folder, "reference.npz"), script.reference())
     build, data = script.build, script.data
     noise = NOISE[job["framework"]]
@@ -93,6 +97,16 @@ def reference(script, job, folder):
         else:
             script.data = noise.reordered_data(data, parts=job["parts"], steps=job["steps"], seed=i)
         store(os.path.join(folder, f"noise-{i}.npz"), script.reference())
+    script.build = build
+    for i in job["shares"]:
+        script.data = noise.shared_data(data, i, pieces=job["pieces"], parts=job["parts"], steps=job["steps"])
+        try:
+            share = script.reference()
+        except Exception:  # a part of the batch may be too small for what the case needs, as batch norm does
+            continue
+        store(os.path.join(folder, f"share-{i}.npz"), share)
+    if job["start"]:
+        store(os.path.join(folder, "start.npz"), noise.parameters(build()))
 
 
 def store(path, arrays):

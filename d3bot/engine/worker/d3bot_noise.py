@@ -2,6 +2,8 @@
 
 A sum taken in another order and a parameter moved by one unit in the last place are changes that no promise of the
 library excludes; how far they move a tensor is what a healthy distributed run may differ by.
+
+`data` replaced by that of one rank alone gives what this rank has before anything is reduced over the ranks.
 """
 
 import numpy as np
@@ -35,6 +37,21 @@ class Noise:
             return tuple(self.moved(array, rng) for array in data(step))
 
         return moved
+
+    def shared_data(self, data, share, pieces, parts, steps):
+        """Return `data` whose batches hold the rows of one piece of `pieces` alone, once for each of the parts.
+
+        The mean over the parts is then that piece's own.  The probe batch stays whole.
+        """
+
+        def shared(step):
+            batch = data(step)
+            if step >= steps:
+                return batch
+            rows = np.array_split(np.arange(len(batch[0])), pieces)[share]
+            return tuple(self.rows(array, np.tile(rows, parts)) for array in batch)
+
+        return shared
 
     def rows(self, array, order):
         return array[order]
@@ -76,6 +93,9 @@ class TorchNoise(Noise):
 
         return moved
 
+    def parameters(self, model):
+        return {f"param {name}": p.detach().numpy() for name, p in model.named_parameters()}
+
 
 class TensorflowNoise(Noise):
     """Data are numpy arrays, `build` returns a built Keras model."""
@@ -89,6 +109,9 @@ class TensorflowNoise(Noise):
             return model
 
         return moved
+
+    def parameters(self, model):
+        return {f"param {v.path}": v.numpy() for v in model.trainable_variables}
 
 
 NOISE = {"torch": TorchNoise(), "tensorflow": TensorflowNoise()}
