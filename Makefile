@@ -22,7 +22,7 @@ BIN := .venv/bin
 # touches files, and an environment that is up to date must not need the network.
 MADE := .venv/made-from-pyproject.toml
 
-.PHONY: help nightly test venv
+.PHONY: help nightly pairs test venv
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -55,6 +55,10 @@ nightly: venv
 	  1) echo "d3bot: SOMETHING NEW AND CONFIRMED; read $(OUT)/summary.md and $(OUT)/findings/" ;; \
 	  *) echo "d3bot: the night gave no complete result (exit code $$code); the reason stands above" >&2; exit $$code ;; \
 	esac
+
+# The list of pairs that coverage is counted by, written anew; run it after a change to layers, features or settings.
+pairs: venv
+	@$(BIN)/python -m d3bot.generate.pairs
 
 test: venv
 	$(BIN)/ruff format --check .

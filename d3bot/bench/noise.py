@@ -15,8 +15,9 @@ from d3bot.config import Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.harness import Harness, Judged
-from d3bot.frameworks import find_settings, script_env
-from d3bot.generate import PER_CASE, fresh_cases, plan
+from d3bot.flow.planning import fresh_trials
+from d3bot.frameworks import script_env
+from d3bot.generate import PER_CASE, fresh_cases
 from d3bot.report.terminal import Progress
 from d3bot.spec import FAILING, Build
 
@@ -58,10 +59,8 @@ def bench_noise(config: Config, trials: int, console: Console) -> NoiseReport:
 
 
 def _run(build: Build, config: Config, trials: int, seed: int, console: Console) -> list[Judged]:
-    settings = find_settings(build.framework, config.settings)
-    per_case = PER_CASE[build.framework]
-    cases = fresh_cases(build.framework, seed, trials // per_case + 1)
-    planned = plan(seeds=[], previous=[], fresh=cases, settings=settings, per_case=per_case)[:trials]
+    cases = fresh_cases(build.framework, seed, trials // PER_CASE[build.framework] + 1)
+    planned = fresh_trials(build.framework, cases, config.settings, seed, {})[:trials]
     with (
         tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as folder,
         Pool(build, script_env(build.framework), config.workers) as pool,

@@ -19,9 +19,10 @@ from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.findings.key import is_catch_all
 from d3bot.flow.harness import Harness, Judged
+from d3bot.flow.planning import fresh_trials
 from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import script_env, standing_settings
-from d3bot.generate import PER_CASE, fresh_cases, plan
+from d3bot.generate import fresh_cases, plan
 from d3bot.spec import Build, Framework, SpecError, Trial, Verdict
 
 CONFIRMATIONS = 3
@@ -147,10 +148,10 @@ def _stocks(config: Config, needed: set[Framework]) -> dict[Framework, Build]:
 def _row(fault: Fault, stock: Build, healthy: _Healthy, config: Config, cap: float) -> Row:
     framework = fault.framework
     settings = standing_settings(framework)
-    per_case = PER_CASE[framework]
+    seed = config.seed or 0
     planned = {
         "seeds": plan(load_seeds(config.seeds, framework), [], [], settings, len(settings)),
-        "fresh": plan([], [], fresh_cases(framework, config.seed or 0, config.fresh), settings, per_case),
+        "fresh": fresh_trials(framework, fresh_cases(framework, seed, config.fresh), (), seed, {}),
     }
     with tempfile.TemporaryDirectory(prefix="d3bot-fault-") as folder:
         overlay = make_overlay(fault.patch, Path(stock.python), Path(folder) / "overlay")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from d3bot import __version__
+from d3bot.flow.coverage import merge_coverage
 from d3bot.flow.evidence import FIXED, known_findings
 from d3bot.flow.night import MAX_NO_DATA, Night
 from d3bot.flow.plan_file import PLAN, load_plan, write_plan
@@ -62,6 +63,7 @@ def merge_runs(folders: Sequence[Path], out: Path, previous: Path | None = None,
             writer.append(verdict)
         chosen = _findings(parts, out)
         _evidence(parts, out, {verdict.key for verdict in verdicts if verdict.failing} | chosen.keys())
+        run = run.model_copy(update={"pairs": merge_coverage(out, [part.folder for part in parts])})
         changes = compare(before.verdicts if before else [], verdicts)
         findings = [folder.finding for folder in chosen.values()]
         write_changes(out, run.previous, changes)

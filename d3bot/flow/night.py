@@ -24,37 +24,32 @@ from d3bot.engine.pool import Pool
 from d3bot.findings.group import Group, group_failing
 from d3bot.flow.bisect import bisect_new
 from d3bot.flow.confirm import again, flaky
+from d3bot.flow.coverage import record_coverage
 from d3bot.flow.evidence import gather
 from d3bot.flow.finding import Context, make_finding
 from d3bot.flow.harness import Harness
-from d3bot.flow.plan_file import PLAN, load_plan, write_plan
-from d3bot.flow.seeds import load_seeds
+from d3bot.flow.plan_file import load_plan, write_plan
+from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
 from d3bot.flow.totals import totals
-from d3bot.frameworks import find_settings, script_env
+from d3bot.frameworks import script_env
 from d3bot.frameworks.registry import check_globs
-from d3bot.generate import PER_CASE, fresh_cases, plan, shard
 from d3bot.history.changes import NEWS, compare
 from d3bot.history.files import write_atomic
 from d3bot.history.finding_folder import list_findings, read_finding
-from d3bot.history.folder import LoadedRun, RunWriter, latest_run, load_run, write_changes
+from d3bot.history.folder import RunWriter, write_changes
 from d3bot.report.html import render_html
 from d3bot.report.summary import summary_markdown
 from d3bot.report.terminal import Progress, print_summary
 from d3bot.spec import (
     Build,
-    Case,
     Change,
     Finding,
     Framework,
     Run,
-    Setting,
     SpecError,
     Trial,
     Verdict,
 )
-
-_ROUND = 12
-"""Fresh cases of each build in a round of a run that is given minutes."""
 
 MAX_NO_DATA = 0.02
 """Part of a run's trials that infrastructure trouble may take before the run counts as incomplete."""
@@ -81,24 +76,6 @@ class Night:
         news = {change.after_key for change in self.changes if change.change in NEWS}
         news -= {change.before_key for change in self.changes if change.before_key}
         return [item for item in self.findings if item.verified and item.key in news and item.key not in known]
-
-
-@dataclass(frozen=True)
-class Before:
-    """The run to compare with, if there is one."""
-
-    folder: Path
-    loaded: LoadedRun
-
-
-def find_previous(config: Config, out: Path) -> Before | None:
-    """Return the previous run that the configuration names; SpecError if it names one that cannot be read."""
-    if not config.previous:
-        return None
-    folder = latest_run(out.parent) if config.previous == "latest" else Path(config.previous)
-    if folder is None or folder.resolve() == out.resolve():
-        return None
-    return Before(folder, load_run(folder))
 
 
 def run_night(config: Config, out: Path, console: Console, resume: bool = False, look: bool = True) -> Night:
@@ -154,7 +131,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
                 for build in builds:
                     mine = [t for t in trials if t.case.framework == build.framework and t.id not in verdicts]
                     _run_trials(harnesses[build.framework], mine, config.workers, writer, verdicts, progress)
-                more = more_trials(config, builds, trials, run.seed) if ends and time.monotonic() < ends else []
+                more = more_trials(config, builds, before, trials, run.seed) if ends and time.monotonic() < ends else []
                 if not more:
                     break
                 trials = [*trials, *more]
@@ -177,61 +154,6 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
         night = _finish(out, run, trials, ordered, findings, before, seconds, writer, config.templates)
     print_summary(console, night.run, night.verdicts, night.changes, night.findings)
     return night
-
-
-def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, seed: int) -> list[Trial]:
-    """Return the trials of a run's first round, this shard's: seeds, what failed last time, and fresh cases.
-
-    A run that is given minutes gets its fresh cases in later rounds.
-    """
-    count = 0 if config.minutes else config.fresh
-    trials: list[Trial] = []
-    for build in builds:
-        settings = find_settings(build.framework, config.settings)
-        if settings:
-            trials += plan(
-                seeds=load_seeds(config.seeds, build.framework),
-                previous=_failing_before(before, build.framework, settings),
-                fresh=fresh_cases(build.framework, seed, count),
-                settings=settings,
-                per_case=PER_CASE[build.framework],
-                own_settings=not config.settings,
-            )
-    return shard(trials, config.shard.index, config.shard.count)
-
-
-def more_trials(config: Config, builds: Sequence[Build], planned: Sequence[Trial], seed: int) -> list[Trial]:
-    """Return a further round of fresh cases for a run that is given minutes instead of a number of cases.
-
-    Of the one stream of cases shard I of N takes every N-th, so that shards never share one.
-    """
-    index, count = config.shard.index, config.shard.count
-    done = {trial.id for trial in planned}
-    trials: list[Trial] = []
-    for build in builds:
-        settings = find_settings(build.framework, config.settings)
-        if not settings:
-            continue
-        seen = {t.case.id for t in planned if t.case.framework == build.framework and t.origin == "fresh"}
-        start = -(-len(seen) // _ROUND) * _ROUND
-        stream = fresh_cases(build.framework, seed, (start + _ROUND) * count)[index - 1 :: count]
-        trials += plan([], [], stream[start:], settings, PER_CASE[build.framework])
-    return [trial for trial in trials if trial.id not in done]
-
-
-def _failing_before(
-    before: Before | None, framework: Framework, settings: Sequence[Setting]
-) -> list[tuple[Case, Setting]]:
-    """Return the trials that failed in the previous run, so that none is lost because its case was a fresh one."""
-    if before is None or not (before.folder / PLAN).exists():
-        return []
-    failing = {verdict.trial for verdict in before.loaded.verdicts if verdict.failing or verdict.kind == "flaky"}
-    wanted = {str(setting) for setting in settings}
-    return [
-        (trial.case, trial.setting)
-        for trial in load_plan(before.folder)
-        if trial.id in failing and trial.case.framework == framework and str(trial.setting) in wanted
-    ]
 
 
 def _resolve_all(specs: Sequence[str], config: Config, console: Console) -> tuple[Build, ...]:
@@ -417,7 +339,8 @@ def _finish(
 ) -> Night:
     blank = sum(verdict.kind == "no-data" for verdict in verdicts)
     complete = len(verdicts) == len(trials) and blank <= MAX_NO_DATA * len(trials)
-    final = run.model_copy(update={"seconds": seconds, "complete": complete, **totals(verdicts)})
+    pairs = record_coverage(out, before.folder if before else None, trials, verdicts)
+    final = run.model_copy(update={"seconds": seconds, "complete": complete, "pairs": pairs, **totals(verdicts)})
     changes = compare(before.loaded.verdicts if before else [], verdicts)
     write_changes(out, final.previous, changes)
     write_atomic(out / "summary.md", summary_markdown(final, verdicts, changes, findings, templates))

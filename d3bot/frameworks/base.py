@@ -28,6 +28,11 @@ class Option:
             raise SpecError(f"{where}: {self.name}={_show(value)} must be a whole number {self.takes}")
 
     @property
+    def values(self) -> tuple[Scalar, ...]:
+        """The values that runs draw: the listed ones; of a range those up to 4, or its least."""
+        return self.choices or tuple(range(self.low, min(self.high, 4) + 1)) or (self.low,)
+
+    @property
     def takes(self) -> str:
         """The values on one line for people."""
         return ", ".join(map(_show, self.choices)) if self.choices else f"from {self.low} to {self.high}"

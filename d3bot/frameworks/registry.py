@@ -55,17 +55,20 @@ def find_settings(framework: Framework, globs: Sequence[str]) -> list[Setting]:
     any setting that exists.
     """
     standing = standing_settings(framework)
-    if not globs:
-        return standing
     found: dict[str, Setting] = {}
     for glob in globs:
-        matches = [s for s in standing if fnmatchcase(str(s), glob) or fnmatchcase(s.family, glob)]
-        if not matches and not any(sign in glob for sign in "*?["):
+        found_here = [setting for setting in standing if matches(setting, [glob])]
+        if not found_here and not any(sign in glob for sign in "*?["):
             setting = Setting.parse(glob)
             if setting.family in _FAMILIES[framework]:
-                matches = [canonical_setting(framework, setting)]
-        found |= {str(setting): setting for setting in matches}
-    return list(found.values())
+                found_here = [canonical_setting(framework, setting)]
+        found |= {str(setting): setting for setting in found_here}
+    return list(found.values()) if globs else standing
+
+
+def matches(setting: Setting, globs: Sequence[str]) -> bool:
+    """Return whether a setting's one-line form or its family matches a glob; every setting does for no globs."""
+    return not globs or any(fnmatchcase(text, glob) for glob in globs for text in (str(setting), setting.family))
 
 
 def obstacle(case: Case, setting: Setting) -> str | None:

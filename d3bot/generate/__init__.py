@@ -1,6 +1,7 @@
 """Making cases and choosing trials: models, recipes, inputs and the plan of a run.  Pure; no library, no process."""
 
 from d3bot.generate.cases import fresh_cases
-from d3bot.generate.plan import PER_CASE, plan, shard
+from d3bot.generate.coverage import drawn_settings, explored, grid
+from d3bot.generate.plan import EXPLORED, PER_CASE, plan, shard
 
-__all__ = ["PER_CASE", "fresh_cases", "plan", "shard"]
+__all__ = ["EXPLORED", "PER_CASE", "drawn_settings", "explored", "fresh_cases", "grid", "plan", "shard"]

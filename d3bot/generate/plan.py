@@ -10,6 +10,9 @@ from d3bot.spec import Case, Framework, Origin, Seed, Setting, SpecError, Trial
 PER_CASE: Mapping[Framework, int] = {"torch": 8, "tensorflow": 3}
 """How many applicable settings a case gets unless somebody says otherwise."""
 
+EXPLORED: Mapping[Framework, int] = {"torch": 4, "tensorflow": 1}
+"""How many settings a fresh case gets beyond those, from all that the options allow, to cover what is not covered."""
+
 _REFERENCE_COST: Mapping[Framework, float] = {"torch": 1.0, "tensorflow": 15.0}
 """Relative seconds of small models, in the unit of `frameworks.cost`, measured side by side on two cores."""
 

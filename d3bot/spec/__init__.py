@@ -18,6 +18,7 @@ from d3bot.spec.case import (
     Skip,
     Tie,
 )
+from d3bot.spec.coverage import Coverage, Pair, PairCount
 from d3bot.spec.evidence import Evidence
 from d3bot.spec.observation import (
     AFTER,
@@ -68,6 +69,7 @@ __all__ = [
     "Change",
     "ChangeClass",
     "Clip",
+    "Coverage",
     "Dtype",
     "ErrorReport",
     "Evidence",
@@ -82,6 +84,8 @@ __all__ = [
     "Observation",
     "Optimizer",
     "Origin",
+    "Pair",
+    "PairCount",
     "Point",
     "RankObservation",
     "Role",

@@ -8,6 +8,7 @@ from d3bot.spec.base import SCHEMA, Noun, short_hash
 from d3bot.spec.bisection import Bisection
 from d3bot.spec.build import Build
 from d3bot.spec.case import Case, Dtype, Framework
+from d3bot.spec.coverage import PairCount
 from d3bot.spec.setting import Setting
 
 Kind = Literal[
@@ -135,6 +136,8 @@ class Run(Noun):
     """How many executed trials each setting had; a vacuous one does not count."""
     vacuous: dict[str, int] = {}
     """How many trials could not have shown a fault, by reason."""
+    pairs: dict[Framework, PairCount] = {}
+    """How many pairs of a case's feature and a setting's option the executed trials had."""
     complete: bool = False
     previous: str = ""
     """Run id of the run this one was compared with."""

@@ -1,0 +1,119 @@
+"""What a run tries: seeds, what failed last time, fresh cases, and the settings that cover most."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from d3bot.config import Config
+from d3bot.flow.plan_file import PLAN, load_plan
+from d3bot.flow.seeds import load_seeds
+from d3bot.frameworks import find_settings, matches
+from d3bot.generate import EXPLORED, PER_CASE, drawn_settings, explored, fresh_cases, grid, plan, shard
+from d3bot.generate.coverage import pairs_of
+from d3bot.history.coverage import load_coverage
+from d3bot.history.folder import LoadedRun, latest_run, load_run
+from d3bot.spec import Build, Case, Framework, Pair, Setting, Trial
+
+_ROUND = 12
+"""Fresh cases of each build in a round of a run that is given minutes."""
+
+_DRAWN = 60
+"""Settings with all options drawn, among which a run chooses."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """The run to compare with, if there is one."""
+
+    folder: Path
+    loaded: LoadedRun
+
+
+def find_previous(config: Config, out: Path) -> Before | None:
+    """Return the previous run that the configuration names; SpecError if it names one that cannot be read."""
+    if not config.previous:
+        return None
+    folder = latest_run(out.parent) if config.previous == "latest" else Path(config.previous)
+    if folder is None or folder.resolve() == out.resolve():
+        return None
+    return Before(folder, load_run(folder))
+
+
+def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, seed: int) -> list[Trial]:
+    """Return the trials of a run's first round, this shard's: seeds, what failed last time, and fresh cases.
+
+    A run that is given minutes gets its fresh cases in later rounds.
+    """
+    count = 0 if config.minutes else config.fresh
+    trials: list[Trial] = []
+    for build in builds:
+        framework = build.framework
+        settings = find_settings(framework, config.settings)
+        if not settings:
+            continue
+        cases = fresh_cases(framework, seed, count)
+        planned = plan(
+            seeds=load_seeds(config.seeds, framework),
+            previous=_failing_before(before, framework, config.settings),
+            fresh=cases,
+            settings=settings,
+            per_case=PER_CASE[framework],
+            own_settings=not config.settings,
+        )
+        trials += explored(
+            planned, cases, _wider(framework, config.settings, seed), _ages(before, framework), EXPLORED[framework]
+        )
+    return shard(trials, config.shard.index, config.shard.count)
+
+
+def more_trials(
+    config: Config, builds: Sequence[Build], before: Before | None, planned: Sequence[Trial], seed: int
+) -> list[Trial]:
+    """Return a further round of fresh cases for a run that is given minutes instead of a number of cases.
+
+    Of the one stream of cases shard I of N takes every N-th, so that shards never share one.
+    """
+    index, count = config.shard.index, config.shard.count
+    done = {trial.id for trial in planned}
+    trials: list[Trial] = []
+    for build in builds:
+        framework = build.framework
+        if not find_settings(framework, config.settings):
+            continue
+        mine = [trial for trial in planned if trial.case.framework == framework]
+        seen = {trial.case.id for trial in mine if trial.origin == "fresh"}
+        start = -(-len(seen) // _ROUND) * _ROUND
+        cases = fresh_cases(framework, seed, (start + _ROUND) * count)[index - 1 :: count][start:]
+        ages = _ages(before, framework) | {pair: 0 for trial in mine for pair in pairs_of(trial.case, trial.setting)}
+        trials += fresh_trials(framework, cases, config.settings, seed + len(seen), ages)
+    return [trial for trial in trials if trial.id not in done]
+
+
+def fresh_trials(
+    framework: Framework, cases: Sequence[Case], globs: Sequence[str], seed: int, ages: Mapping[Pair, int]
+) -> list[Trial]:
+    """Return the trials of fresh cases alone: spread over the standing settings, and some that cover most beyond."""
+    planned = plan([], [], cases, find_settings(framework, globs), PER_CASE[framework])
+    return explored(planned, cases, _wider(framework, globs, seed), ages, EXPLORED[framework])
+
+
+def _wider(framework: Framework, globs: Sequence[str], seed: int) -> list[Setting]:
+    """Return the settings that a run may try beyond the standing ones: every option's values, and drawn mixtures."""
+    every = dict.fromkeys((*grid(framework), *drawn_settings(framework, seed, _DRAWN)))
+    return [setting for setting in every if matches(setting, globs)]
+
+
+def _ages(before: Before | None, framework: Framework) -> dict[Pair, int]:
+    return load_coverage(before.folder).of(framework) if before else {}
+
+
+def _failing_before(before: Before | None, framework: Framework, globs: Sequence[str]) -> list[tuple[Case, Setting]]:
+    """Return the trials that failed in the previous run, so that none is lost because its case was a fresh one."""
+    if before is None or not (before.folder / PLAN).exists():
+        return []
+    failing = {verdict.trial for verdict in before.loaded.verdicts if verdict.failing or verdict.kind == "flaky"}
+    return [
+        (trial.case, trial.setting)
+        for trial in load_plan(before.folder)
+        if trial.id in failing and trial.case.framework == framework and matches(trial.setting, globs)
+    ]
