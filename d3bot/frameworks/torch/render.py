@@ -42,6 +42,15 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "parts_name": "WORLD" if sharded else "MICROBATCHES",
         "part_name": "rank" if sharded else "i",
         "part_comment": "",
+        "constants": (),
+        "batches": False,
+        "divisor": "",
+        "wire": "",
+        "grad_if": "",
+        "param_if": "",
+        "rows": "(tensor.tensor_split(WORLD)[rank] for tensor in data(step))",
+        "everyone": "WORLD + 1" if special.get("outsider") else "WORLD",
+        "outsider": False,
         "backend": "gloo",
         "device": "cpu",
         "trains": case.steps > 1 or bool(view.roles & {"param", "predict"}),
@@ -51,7 +60,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
     if case.steps == 1:
         text = unrolled(text)
-    return assemble(family, case, setting, ENV, half, text)
+    return assemble(family, case, setting, ENV, "\n".join([*context["constants"], half]), text)
 
 
 def _touches(case: Case, model: ModelText) -> list[str]:

@@ -8,10 +8,22 @@ from d3bot.spec import ArrayName, Case, Setting
 
 WORLD = Option("world", "number of ranks", low=1, high=8)
 
+GROUP = Option("group", "the ranks that train: all, or a group without global rank 0 (tail)", "all", ("all", "tail"))
+
 
 def world_of(setting: Setting) -> int:
     """Return the number of ranks."""
     return setting.integer("world")
+
+
+def processes_of(setting: Setting) -> int:
+    """Return the number of processes: one more than the ranks that train where global rank 0 is not among them."""
+    return world_of(setting) + (setting.get("group") == "tail")
+
+
+def group_context(setting: Setting) -> dict[str, Any]:
+    """Return what templates need where the ranks that train are a group of their own."""
+    return {"outsider": True} if setting.get("group") == "tail" else {}
 
 
 def shards(case: Case, setting: Setting) -> int:

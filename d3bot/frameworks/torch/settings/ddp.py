@@ -6,23 +6,75 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import KINDS
 from d3bot.frameworks.torch.settings.common import (
+    GROUP,
     WORLD,
     data_parallel,
     exact_data_parallel,
+    group_context,
+    keeps_local_buffers,
+    processes_of,
     shards,
     small_shards,
     world_of,
 )
 from d3bot.spec import Case, Setting
 
-_ARGUMENTS = ("gradient_as_bucket_view", "static_graph", "find_unused_parameters")
+_ARGUMENTS = ("gradient_as_bucket_view", "batched_grad_copy", "static_graph", "find_unused_parameters")
+_HOOKS = {
+    "none": ("", ""),
+    "allreduce": (" import default_hooks", "default_hooks.allreduce_hook"),
+    "fp16": (" import default_hooks", "default_hooks.fp16_compress_hook"),
+    "fp16_wrapper": (
+        " import default_hooks",
+        "default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook)",
+    ),
+    "bf16": (" import default_hooks", "default_hooks.bf16_compress_hook"),
+    "powersgd": (".powerSGD_hook import PowerSGDState, powerSGD_hook", "powerSGD_hook"),
+}
+"""Communication hook -> what is imported for it, and the hook."""
+_LOSSY = ("fp16", "fp16_wrapper", "powersgd")
+
+
+JOIN = Option(
+    "join",
+    "ranks run out of batches one after the other, and gradients are divided by all ranks (initial) or by those left "
+    "(effective)",
+    "none",
+    ("none", "initial", "effective"),
+)
 
 
 def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why DDP's promise does not hold for this trial, or None."""
     if not any_trainable(case):
         return "DDP refuses a module without a parameter that requires a gradient"
-    return small_shards(case, setting)
+    return small_shards(case, setting) or join_obstacle(case, setting) or _hook_obstacle(case, setting)
+
+
+def join_obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why uneven numbers of batches cannot be emulated for this trial, or None."""
+    if setting.get("join", "none") == "none":
+        return None
+    if case.steps < 2 or world_of(setting) < 2:
+        return "with one rank or one step no rank has fewer batches than another"
+    if keeps_local_buffers(case):
+        return "whose batch-norm statistics are broadcast while some ranks have joined is not documented"
+    if setting.get("join") == "effective" and setting.get("comm_hook", "none") != "none":
+        return "a communication hook divides the gradients itself, whatever join is asked for"
+    return None
+
+
+def _hook_obstacle(case: Case, setting: Setting) -> str | None:
+    hook = setting.get("comm_hook")
+    if hook == "bf16":
+        return "bf16_compress_hook requires NCCL later than 2.9.6, as its documentation says, and these ranks use gloo"
+    if hook not in _LOSSY:
+        return None
+    if case.clip is not None and case.clip.kind == "norm":
+        return "clipping by norm rounds in another order, and the last bit decides what compression makes of a gradient"
+    if hook == "powersgd":
+        return "PowerSGD compresses from the third step on at the earliest" if case.steps < 3 else None
+    return "the order of a half-precision sum over more than 2 ranks is free" if world_of(setting) > 2 else None
 
 
 def any_trainable(case: Case) -> bool:
@@ -35,11 +87,50 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     arguments = "".join(f", {name}=True" for name in _ARGUMENTS if setting.get(name) is True)
     if setting.get("small_buckets") is True:
         arguments += ", bucket_cap_mb=0.0001"
-    hook = {"allreduce": "allreduce_hook"}.get(str(setting.get("comm_hook")), "")
+    broadcast = setting.get("broadcast_buffers") is not False
+    if not broadcast:
+        arguments += ", broadcast_buffers=False"
+    if setting.get("group") == "tail":
+        arguments += ", process_group=group"
     return {
         "arguments": arguments,
-        "comm_hook": hook,
-        **data_parallel(case, "rank0"),
+        "bad_batch": setting.get("bad_batch") is True,
+        **_hook(setting),
+        **join_context(case, setting),
+        **group_context(setting),
+        **data_parallel(case, "rank0" if broadcast else "own"),
+    }
+
+
+def _hook(setting: Setting) -> Mapping[str, Any]:
+    """Return how the hook is registered, and what the reference makes of the gradients."""
+    name = str(setting.get("comm_hook", "none"))
+    source, hook = _HOOKS[name]
+    state = "group" if setting.get("group") == "tail" else "None"
+    if name == "powersgd":
+        state = f"PowerSGDState({state}, start_powerSGD_iter=STEPS - 1)"
+    context = {"hook_from": source, "hook": f"{state}, {hook}" if hook else ""}
+    if name == "powersgd":  # the last step compresses; what comes of the matrices is an approximation
+        return context | {
+            "grad_if": " and (p.ndim == 1 or step < STEPS - 1)",
+            "param_if": " if p.ndim == 1",
+            "predict": False,
+        }
+    return context | {"wire": "float16" if name in _LOSSY else ""}
+
+
+def join_context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    """Return how many batches each rank has, and by what gradients are divided, where ranks join."""
+    kind = setting.get("join", "none")
+    if kind == "none":
+        return {}
+    world = world_of(setting)
+    batches = [min(rank + 1, case.steps) for rank in range(world - 1)] + [case.steps]
+    return {
+        "batches": True,
+        "constants": [f"BATCHES = {batches}  # how many each rank has"],
+        "divisor": "sum(step < count for count in BATCHES)" if kind == "effective" else "",
+        "join_arguments": "divide_by_initial_world_size=False" if kind == "effective" else "",
     }
 
 
@@ -53,25 +144,45 @@ FAMILY = Family(
         Option("static_graph", "the graph is promised to be the same in every step", False, (False, True)),
         Option("find_unused_parameters", "search the graph for unused parameters", False, (False, True)),
         Option("small_buckets", "a bucket for nearly every parameter", False, (False, True)),
-        Option("comm_hook", "communication hook that reduces a bucket", "none", ("none", "allreduce")),
+        Option(
+            "batched_grad_copy", "gradients are copied into a bucket at once when it is ready", False, (False, True)
+        ),
+        Option("broadcast_buffers", "rank 0's buffers are broadcast before each forward pass", True, (True, False)),
+        Option("comm_hook", "communication hook that reduces a bucket", "none", tuple(_HOOKS)),
+        JOIN,
+        Option("bad_batch", "an exception inside no_sync is caught before the first step", False, (False, True)),
+        GROUP,
     ),
     contract=Contract(
         promise="Each parameter's gradient is the mean over the ranks of the gradients of their own shards' losses; "
         "every rank then takes the same optimizer step.",
         source='"This container provides data parallelism by synchronizing gradients across each model replica." and '
         '"broadcast_buffers: Flag that enables syncing (broadcasting) buffers of the module at beginning of the '
-        'forward function." (torch.nn.parallel.DistributedDataParallel, 2.13)',
+        'forward function."; "divide_by_initial_world_size: If True, will divide gradients by the initial world_size '
+        "DDP training was launched with. If False, will compute the effective world size (number of ranks that have "
+        'not depleted their inputs yet) and divide gradients by that during allreduce"; "Once all DDP processes have '
+        "joined, the context manager will broadcast the model corresponding to the last joined process to all "
+        'processes" (torch.nn.parallel.DistributedDataParallel, 2.13); "casts GradBucket tensor to half-precision '
+        "floating-point format (torch.float16) and then divides it by the process group size. It allreduces those "
+        'float16 gradient tensors ... casts it back to the input data type" (fp16_compress_hook, 2.13); "Rest of the '
+        'tensors will be directly allreduced without compression, including all the vector tensors (for biases)" '
+        "(powerSGD_hook, 2.13)",
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
-        "batch norm each forward starts from rank 0's buffers.",
+        "batch norm each forward starts from rank 0's buffers, or from the rank's own. A rank that has joined adds "
+        "nothing. With fp16 each rank's gradient is cast, divided and summed as the hook says. PowerSGD compresses in "
+        "the last step, after which vectors alone are observed.",
         exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
         breaks=(
             "A batch with fewer rows than ranks.",
             "Every layer frozen: DDP refuses a module without a parameter that requires a gradient.",
+            "join: one rank or one step; batch norm; the effective world size under a communication hook.",
+            "Compressed gradients: after clipping by norm; half precision on more than 2 ranks; PowerSGD in fewer than "
+            "3 steps; bfloat16 without NCCL.",
         ),
         excluded={"late-freeze": "parameters must not change after DDP has wrapped them"},
     ),
     world=world_of,
-    processes=world_of,
+    processes=processes_of,
     parts=shards,
     obstacle=obstacle,
     exact=exact_data_parallel,
@@ -81,6 +192,8 @@ FAMILY = Family(
         "ddp(world=3)",
         "ddp(world=2, gradient_as_bucket_view=true, small_buckets=true)",
         "ddp(world=2, comm_hook=allreduce)",
+        "ddp(world=2, comm_hook=powersgd)",
+        "ddp(world=2, join=initial)",
     ),
     cost=1.0,
 )

@@ -6,15 +6,30 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
 from d3bot.frameworks.torch.settings import ddp
-from d3bot.frameworks.torch.settings.common import WORLD, data_parallel, exact_data_parallel, shards, world_of
+from d3bot.frameworks.torch.settings.common import (
+    GROUP,
+    WORLD,
+    data_parallel,
+    exact_data_parallel,
+    group_context,
+    processes_of,
+    shards,
+    world_of,
+)
 from d3bot.spec import Case, Setting
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
-    view = ", parameters_as_bucket_view=True" if setting.get("parameters_as_bucket_view") is True else ""
-    made = f"model.parameters(), {optimizer_class(case.optimizer)}{view}{optimizer_options(case.optimizer)}"
+    tail = setting.get("group") == "tail"
+    options = ", parameters_as_bucket_view=True" if setting.get("parameters_as_bucket_view") is True else ""
+    if tail:
+        options += ", process_group=group"
+    made = f"model.parameters(), {optimizer_class(case.optimizer)}{options}{optimizer_options(case.optimizer)}"
     return {
         "zero": f"ZeroRedundancyOptimizer({made})",
+        "arguments": ", process_group=group" if tail else "",
+        **ddp.join_context(case, setting),
+        **group_context(setting),
         **data_parallel(case, "rank0"),
     }
 
@@ -26,6 +41,8 @@ FAMILY = Family(
     options=(
         WORLD,
         Option("parameters_as_bucket_view", "parameters are views into the broadcast buckets", False, (False, True)),
+        ddp.JOIN,
+        GROUP,
     ),
     contract=Contract(
         promise="Gradients are those of data parallelism; each parameter takes the step of one process on its "
@@ -33,19 +50,20 @@ FAMILY = Family(
         source='"The local optimizer instance in each rank is only responsible for updating approximately '
         "1 / world_size parameters and hence only needs to keep 1 / world_size optimizer states. After parameters are "
         "updated locally, each rank will broadcast its parameters to all other peers to keep all model replicas in the "
-        'same state." (torch.distributed.optim.ZeroRedundancyOptimizer, 2.13)',
+        'same state."; "process_group: torch.distributed ProcessGroup (default: dist.group.WORLD ...)" '
+        "(torch.distributed.optim.ZeroRedundancyOptimizer, 2.13)",
         reference="As ddp's: the ranks' shards one after the other in one process, each loss divided by the world "
-        "size, and one plain optimizer.",
+        "size, and one plain optimizer. A rank that has joined adds nothing.",
         exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
-        breaks=ddp.FAMILY.contract.breaks,
+        breaks=ddp.FAMILY.contract.breaks[:3],
         excluded=ddp.FAMILY.contract.excluded,
     ),
     world=world_of,
-    processes=world_of,
+    processes=processes_of,
     parts=shards,
     obstacle=ddp.obstacle,
     exact=exact_data_parallel,
     context=_context,
-    standing=("zero1(world=2)", "zero1(world=3, parameters_as_bucket_view=true)"),
+    standing=("zero1(world=2, group=tail)", "zero1(world=3, parameters_as_bucket_view=true)"),
     cost=1.1,
 )
