@@ -45,8 +45,8 @@ def refuses(case: Case, setting: Setting) -> bool:
 
 def test_every_standing_setting_gets_a_dozen_cases() -> None:
     counts = Counter(trial.setting for trial in runnable(plan(SEEDS[:8], [], FRESH, STANDING, PER_CASE["torch"])))
-    assert set(counts) == set(STANDING)
-    assert min(counts.values()) >= 12, counts
+    missed = {str(setting): counts[setting] for setting in STANDING if counts[setting] < 12}
+    assert not missed, counts
 
 
 def test_settings_that_most_cases_allow_are_balanced() -> None:

@@ -52,7 +52,10 @@ def test_where_the_promise_holds(setting: str, one: Case, why: str) -> None:
         ("ddp(world=2, batched_grad_copy=true)", "DistributedDataParallel(model, batched_grad_copy=True)"),
         ("ddp(world=2, broadcast_buffers=false)", "DistributedDataParallel(model, broadcast_buffers=False)"),
         ("ddp(world=2, comm_hook=fp16)", "ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)"),
-        ("ddp(world=2, group=tail, comm_hook=allreduce)", "ddp.register_comm_hook(group, default_hooks.allreduce_hook)"),
+        (
+            "ddp(world=2, group=tail, comm_hook=allreduce)",
+            "ddp.register_comm_hook(group, default_hooks.allreduce_hook)",
+        ),
         ("ddp(world=2, comm_hook=powersgd)", "PowerSGDState(None, start_powerSGD_iter=STEPS - 1), powerSGD_hook"),
         ("ddp(world=2, join=initial)", "with ddp.join():"),
         ("ddp(world=2, join=effective)", "with ddp.join(divide_by_initial_world_size=False):"),
