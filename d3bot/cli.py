@@ -25,9 +25,11 @@ from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
 from d3bot.flow.listing import listing
 from d3bot.flow.night import run_night
+from d3bot.flow.pages import render_site
 from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial
 from d3bot.history.changes import compare as compare_verdicts
 from d3bot.history.folder import load_run
+from d3bot.history.run_files import check_folder
 from d3bot.report.terminal import print_changes
 from d3bot.spec import SpecError
 from d3bot.templates import data_folder
@@ -212,6 +214,17 @@ def compare(
         print_changes(out_console, changes)
     worse = any(change.change in ("regressed", "new-failing", "fails-differently") for change in changes)
     raise typer.Exit(1 if worse else 0)
+
+
+@app.command()
+def report(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    out: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("site"),
+) -> None:
+    """Render the pages of a run anew from its data, read as hostile: index.html, the last nights, and report.html."""
+    check_folder(run_folder)
+    render_site(run_folder, out)
+    print(out / "index.html")
 
 
 @app.command("list")

@@ -34,11 +34,13 @@ case $COMMAND in
     call=(post "$RUN_DIR" "${config[@]}")
     [ -z "$SARIF" ] || call+=(--sarif "$SARIF")
     "$EXE" "${call[@]}" || code=$? ;;
+  site)
+    "$EXE" report "$RUN_DIR" --out "$SITE" || code=$? ;;
   approved)
     # Not approved is an answer; the jobs after this one read the output.
     "$EXE" approved --label "$LABEL" || code=$?
     if [ "$code" = 1 ]; then code=0; fi ;;
   *)
-    fail "command: give file, fetch, post or approved" ;;
+    fail "command: give file, fetch, post, site or approved" ;;
 esac
 exit "$code"

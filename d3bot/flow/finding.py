@@ -1,5 +1,6 @@
 """From a group of failing verdicts to one finding: shrunk, rendered, confirmed, written."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ from d3bot.frameworks import View, family_of, render
 from d3bot.history.finding_folder import FindingFolder, write_finding
 from d3bot.judge import Difference
 from d3bot.shrink import shrink
-from d3bot.spec import ROLES, Attempt, Build, Case, Finding, Role, Setting, Trial, Verdict
+from d3bot.spec import ROLES, Attempt, Build, Case, Finding, Role, Setting, TensorRow, Trial, Verdict
 
 SHRINK_SECONDS = 20.0
 SHRINK_TRIES = 400
+MAX_TENSORS = 60
 ALL_ROLES: frozenset[Role] = frozenset(ROLES)
 
 
@@ -157,6 +159,7 @@ def _finding(
         build=build,
         case=judged.trial.case,
         setting=judged.trial.setting,
+        tensors=_tensors(judged.judgement.differences),
         attempts=attempts,
         verified=failed is None,
         unverified_reason=unverified,
@@ -164,6 +167,20 @@ def _finding(
         agreeing=tuple(sorted(v.setting for v in context.verdicts if v.case == original and v.kind == "pass")),
         regression=regression,
         first_seen=context.run,
+    )
+
+
+def _tensors(differences: Sequence[Difference]) -> tuple[TensorRow, ...]:
+    """Return what was compared, the earliest first; of more than a page holds, what is wrong goes before the rest."""
+    kept = sorted(sorted(differences, key=lambda item: not item.wrong)[:MAX_TENSORS], key=lambda item: item.parsed)
+    return tuple(
+        TensorRow(
+            name=item.name[:500],
+            error=item.error if math.isfinite(item.error) else None,
+            bound=item.bound,
+            wrong=item.wrong,
+        )
+        for item in kept
     )
 
 

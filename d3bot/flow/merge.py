@@ -2,22 +2,20 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from d3bot import __version__
 from d3bot.flow.coverage import merge_coverage
 from d3bot.flow.evidence import FIXED, known_findings
 from d3bot.flow.night import MAX_NO_DATA, Night
+from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import PLAN, load_plan, write_plan
 from d3bot.flow.totals import totals
 from d3bot.history.changes import compare
 from d3bot.history.evidence import load_evidence, write_evidence
-from d3bot.history.files import write_atomic
 from d3bot.history.finding_folder import FINDINGS, FindingFolder, list_findings, read_finding
 from d3bot.history.folder import LoadedRun, RunWriter, load_run, write_changes
-from d3bot.report.html import render_html
-from d3bot.report.summary import summary_markdown
 from d3bot.spec import Build, Evidence, Run, SpecError, Trial, Verdict, short_hash
 
 
@@ -39,10 +37,17 @@ class Merged:
     missing: tuple[str, ...]
 
 
-def merge_runs(folders: Sequence[Path], out: Path, previous: Path | None = None, shards: int | None = None) -> Merged:
+def merge_runs(
+    folders: Sequence[Path],
+    out: Path,
+    previous: Path | None = None,
+    shards: int | None = None,
+    templates: Path | None = None,
+) -> Merged:
     """Merge shards into a new run folder; of several attempts at one shard the last complete one counts.
 
-    `shards` is how many there must be, by default what the parts say.  SpecError if the parts are not of one run.
+    `shards` is how many there must be, by default what the parts say; `templates` is a person's own folder.  SpecError
+    if the parts are not of one run.
     """
     parts = _chosen([_part(folder) for folder in folders])
     if not parts:
@@ -67,9 +72,7 @@ def merge_runs(folders: Sequence[Path], out: Path, previous: Path | None = None,
         changes = compare(before.verdicts if before else [], verdicts)
         findings = [folder.finding for folder in chosen.values()]
         write_changes(out, run.previous, changes)
-        write_atomic(out / "summary.md", _missing(missing) + summary_markdown(run, verdicts, changes, findings))
-        read_back = [replace(folder, path=out / FINDINGS / key) for key, folder in chosen.items()]
-        write_atomic(out / "report.html", render_html(run, verdicts, changes, read_back))
+        write_pages(out, run, trials, verdicts, changes, findings, previous, templates, _missing(missing))
         writer.finish(run)
     return Merged(Night(run, tuple(verdicts), tuple(changes), tuple(findings), out), tuple(missing))
 

@@ -28,17 +28,15 @@ from d3bot.flow.coverage import record_coverage
 from d3bot.flow.evidence import gather
 from d3bot.flow.finding import Context, make_finding
 from d3bot.flow.harness import Harness
+from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import load_plan, write_plan
 from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
 from d3bot.flow.totals import totals
 from d3bot.frameworks import script_env
 from d3bot.frameworks.registry import check_globs
 from d3bot.history.changes import NEWS, compare
-from d3bot.history.files import write_atomic
-from d3bot.history.finding_folder import list_findings, read_finding
+from d3bot.history.finding_folder import read_finding
 from d3bot.history.folder import RunWriter, write_changes
-from d3bot.report.html import render_html
-from d3bot.report.summary import summary_markdown
 from d3bot.report.terminal import Progress, print_summary
 from d3bot.spec import (
     Build,
@@ -343,8 +341,6 @@ def _finish(
     final = run.model_copy(update={"seconds": seconds, "complete": complete, "pairs": pairs, **totals(verdicts)})
     changes = compare(before.loaded.verdicts if before else [], verdicts)
     write_changes(out, final.previous, changes)
-    write_atomic(out / "summary.md", summary_markdown(final, verdicts, changes, findings, templates))
-    folders = [read_finding(path) for path in list_findings(out)]
-    write_atomic(out / "report.html", render_html(final, verdicts, changes, folders))
+    write_pages(out, final, trials, verdicts, changes, findings, before.folder if before else None, templates)
     writer.finish(final)
     return Night(final, tuple(verdicts), tuple(changes), tuple(findings), out)

@@ -91,10 +91,11 @@ def headline(run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], f
         ("fixed", classes["fixed"]),
         ("still failing", classes["still-failing"]),
         ("flaky", kinds["flaky"]),
+        ("no-data", kinds["no-data"]),
         ("indeterminate", blank),
         ("lost", classes["lost"]),
         *((("vacuous", vacuous),) if (vacuous := sum(verdict.vacuous for verdict in verdicts)) else ()),
-        *((kind, kinds[kind]) for kind in KINDS if kinds[kind] and kind != "flaky"),
+        *((kind, kinds[kind]) for kind in KINDS if kinds[kind] and kind not in ("flaky", "no-data")),
     )
     return Headline("; ".join(warnings), good, counts)
 

@@ -1,6 +1,6 @@
 """Verdict: what the judge says of one trial; Change, Run and Finding, the records around it."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -188,6 +188,17 @@ class Attempt(Noun):
     """`exit 1`, `diverged: step 0 grad fc.weight`, ..."""
 
 
+class TensorRow(Noun):
+    """One array of a finding's trial: the largest |difference| over all ranks, and what is allowed."""
+
+    name: str = Field(max_length=500)
+    error: float | None
+    """None where the two cannot be subtracted."""
+    bound: float
+    wrong: str = Field(default="", max_length=20)
+    """`value`, `nonfinite`, `missing`, `unexpected`, `shape` or `dtype`; empty where it is equal."""
+
+
 class Finding(Noun):
     """finding.json: a confirmed failing trial; the folder beside it holds the script and both outputs."""
 
@@ -198,6 +209,8 @@ class Finding(Noun):
     build: Build
     case: Case
     setting: Setting
+    tensors: Annotated[tuple[TensorRow, ...], Field(max_length=200)] = ()
+    """What the shrunk trial compared, the earliest first."""
     attempts: tuple[Attempt, ...] = ()
     verified: bool = False
     """True only if every attempt failed the same way, `python repro.py` among them."""

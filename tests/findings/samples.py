@@ -13,7 +13,7 @@ KEY = failure_key("torch", SETTING, "diverged", FIRST, tensor_class("fc.weight")
 
 def case(layers: int = 1, steps: int = 2) -> Case:
     chain = [
-        Layer(name=f"fc{i}", op="linear", inputs=(f"fc{i - 1}" if i else "x",), options={"features": 4})
+        Layer(name=f"fc{i}", op="linear", inputs=(f"fc{i - 1}" if i else "x",), options={"units": 4})
         for i in range(layers)
     ]
     return Case(framework="torch", inputs=(Input(name="x", shape=(6,)),), layers=tuple(chain), steps=steps)
@@ -43,5 +43,5 @@ def finding(key: str = KEY, **facts: Any) -> Finding:
 
 
 def run(name: str = "r1", **facts: Any) -> Run:
-    defaults: dict[str, Any] = {"started": "2026-11-30T02:00:00+00:00", "complete": True}
-    return Run(run=name, builds=(BUILD,), seed=1, **(defaults | facts))
+    defaults: dict[str, Any] = {"started": "2026-11-30T02:00:00+00:00", "complete": True, "builds": (BUILD,)}
+    return Run(run=name, seed=1, **(defaults | facts))

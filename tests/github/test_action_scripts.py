@@ -11,7 +11,7 @@ SCRIPTS = Path(__file__).parents[2] / ".github/actions"
 BUILD_HALF = dict.fromkeys(("CONFIG", "HEAD", "BASELINE", "SHARDS", "KEY", "GOOD", "BAD"), "")
 BUILD_HALF |= {"OUT": "run", "PARTS": "parts", "FAIL_ON_NEW": "true"}
 TOKEN_HALF = dict.fromkeys(("FAILED", "WORKFLOW", "BRANCH", "RUN_ID", "SARIF", "CONFIG"), "")
-TOKEN_HALF |= {"RUN_DIR": "run", "NAME": "d3bot-run", "REQUIRED": "false", "LABEL": "d3bot: run"}
+TOKEN_HALF |= {"RUN_DIR": "run", "NAME": "d3bot-run", "REQUIRED": "false", "LABEL": "d3bot: run", "SITE": "site"}
 TOKEN_HALF |= {"GITHUB_WORKFLOW_REF": "o/r/.github/workflows/night.yml@refs/heads/trunk", "GITHUB_REF_NAME": "trunk"}
 
 
@@ -122,6 +122,7 @@ OWN = ["--workflow", "night.yml", "--branch", "trunk"]
             ["fetch", "--name", "d3bot-run", "--out", "run", "--run-id", "7", "--required"],
         ),
         ({"COMMAND": "post", "SARIF": "a.sarif"}, ["post", "run", "--sarif", "a.sarif"]),
+        ({"COMMAND": "site"}, ["report", "run", "--out", "site"]),
         ({"COMMAND": "approved"}, ["approved", "--label", "d3bot: run"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -29,6 +29,7 @@ WRITES = {
     ("commands.yml", "command"): {"issues"},
     ("commands.yml", "file"): {"issues"},
     ("nightly.yml", "report"): {"issues"},
+    ("pages.yml", "publish"): {"id-token", "pages"},
     ("pr-report.yml", "post"): {"checks", "issues", "pull-requests"},
     ("pr-report.yml", "sarif"): {"security-events"},
 }

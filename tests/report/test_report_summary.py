@@ -127,7 +127,7 @@ def test_the_summary_begins_with_the_headline_and_names_every_change():
     text = summary_markdown(run(previous="r0"), after, compare(before, after), [finding(regression="regression")])
     parts = [
         "## ✗ 1 failing trial of the previous run had no verdict this time; 1 trial failing, unknown since when; 1 new",
-        "**1** new · **1** fixed · **0** still failing · **0** flaky · **0** indeterminate · **1** lost",
+        "**1** fixed · **0** still failing · **0** flaky · **0** no-data · **0** indeterminate · **1** lost",
         "3 trials in 0 s on torch 2.13.0; run `r1`, compared with `r0`.",
         "| weight gradients differ | step 0 grad fc.weight, max &#124;difference&#124; 0.227, bound 0 | yes |",
         "### Failing, unknown since when (1)\n\n- fsdp2(world=2, shard_dim=1) · c4: no-data → crashed\n",
