@@ -129,7 +129,11 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
                 for build in builds:
                     mine = [t for t in trials if t.case.framework == build.framework and t.id not in verdicts]
                     _run_trials(harnesses[build.framework], mine, config.workers, writer, verdicts, progress)
-                more = more_trials(config, builds, before, trials, run.seed) if ends and time.monotonic() < ends else []
+                more = (
+                    more_trials(config, builds, before, trials, verdicts, run.seed)
+                    if ends and time.monotonic() < ends
+                    else []
+                )
                 if not more:
                     break
                 trials = [*trials, *more]

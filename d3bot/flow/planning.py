@@ -10,12 +10,19 @@ from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import find_settings, matches
 from d3bot.generate import EXPLORED, PER_CASE, drawn_settings, explored, fresh_cases, grid, plan, shard
 from d3bot.generate.coverage import pairs_of
+from d3bot.generate.mutate import mutants
 from d3bot.history.coverage import load_coverage
 from d3bot.history.folder import LoadedRun, latest_run, load_run
-from d3bot.spec import Build, Case, Framework, Pair, Setting, Trial
+from d3bot.spec import Build, Case, Framework, Pair, Setting, Trial, Verdict
 
 _ROUND = 12
 """Fresh cases of each build in a round of a run that is given minutes."""
+
+_MUTANTS = 6
+"""Mutants of each build in such a round."""
+
+_ENERGY = 3.0
+"""Weight of all cases that fail under one key, where a seed has 1."""
 
 _DRAWN = 60
 """Settings with all options drawn, among which a run chooses."""
@@ -67,11 +74,17 @@ def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, 
 
 
 def more_trials(
-    config: Config, builds: Sequence[Build], before: Before | None, planned: Sequence[Trial], seed: int
+    config: Config,
+    builds: Sequence[Build],
+    before: Before | None,
+    planned: Sequence[Trial],
+    verdicts: Mapping[str, Verdict],
+    seed: int,
 ) -> list[Trial]:
-    """Return a further round of fresh cases for a run that is given minutes instead of a number of cases.
+    """Return a further round of a run that is given minutes instead of a number of cases: fresh cases and mutants.
 
-    Of the one stream of cases shard I of N takes every N-th, so that shards never share one.
+    Of the one stream of fresh cases shard I of N takes every N-th, so that shards never share one.  `verdicts` are
+    those so far, by trial: what failed has the most offspring.
     """
     index, count = config.shard.index, config.shard.count
     done = {trial.id for trial in planned}
@@ -85,8 +98,33 @@ def more_trials(
         start = -(-len(seen) // _ROUND) * _ROUND
         cases = fresh_cases(framework, seed, (start + _ROUND) * count)[index - 1 :: count][start:]
         ages = _ages(before, framework) | {pair: 0 for trial in mine for pair in pairs_of(trial.case, trial.setting)}
-        trials += fresh_trials(framework, cases, config.settings, seed + len(seen), ages)
+        now = seed + len(seen) * count + index
+        trials += fresh_trials(framework, cases, config.settings, now, ages)
+        children = mutants(energies(mine, verdicts), now, _MUTANTS)
+        trials += [
+            trial.model_copy(update={"origin": "mutant"})
+            for trial in fresh_trials(framework, children, config.settings, now, ages)
+        ]
     return [trial for trial in trials if trial.id not in done]
+
+
+def energies(trials: Sequence[Trial], verdicts: Mapping[str, Verdict]) -> list[tuple[Case, float]]:
+    """Return each case with its energy, by which parents of mutants are drawn.
+
+    A seed has 1.  The cases that fail under one key share `_ENERGY`, so that a bug that many cases show does not use up
+    the offspring of the others.  What neither is a seed nor fails has none.
+    """
+    cases = {trial.case.id: trial.case for trial in trials}
+    energy = {trial.case.id: 1.0 for trial in trials if trial.origin == "seed"}
+    showing: dict[str, set[str]] = {}
+    for trial in trials:
+        verdict = verdicts.get(trial.id)
+        if verdict is not None and verdict.failing:
+            showing.setdefault(verdict.key, set()).add(trial.case.id)
+    for names in showing.values():
+        for name in names:
+            energy[name] = energy.get(name, 0.0) + _ENERGY / len(names)
+    return [(cases[name], weight) for name, weight in sorted(energy.items())]
 
 
 def fresh_trials(

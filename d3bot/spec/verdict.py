@@ -42,7 +42,7 @@ FAILING: frozenset[Kind] = frozenset({"diverged", "nonfinite", "crashed", "died"
 SETTLED: frozenset[Kind] = FAILING | {"pass", "refused"}
 """Kinds that say something about the library at all; the others are indeterminate."""
 
-Origin = Literal["seed", "fresh", "previous"]
+Origin = Literal["seed", "fresh", "previous", "mutant"]
 
 
 class First(Noun):

@@ -69,7 +69,7 @@ def test_shards_cover_together_what_each_covered(tmp_path: Path):
         part.mkdir()
         record_coverage(part, None, [trial], [judged(trial, "pass")])
     whole = merge_coverage(tmp_path, parts)["torch"]
-    assert whole.covered == whole.lately == len(load_coverage(tmp_path).of("torch"))
+    assert whole.covered == whole.lately > 0
     assert set(load_coverage(tmp_path).of("torch")) == pairs_of(CASE, DDP.setting) | pairs_of(CASE, TP.setting)
 
 

@@ -1,0 +1,44 @@
+"""Which cases have offspring, and what a further round of a run by minutes holds."""
+
+from pathlib import Path
+
+from d3bot.config import Config
+from d3bot.flow.planning import energies, more_trials, plan_trials
+from d3bot.generate import fresh_cases
+from d3bot.spec import Setting, Trial
+from tests.findings.samples import BUILD, verdict
+
+CASES = fresh_cases("torch", 1, 4)
+SETTING = Setting.parse("ddp(world=2)")
+SEEDS = Path(__file__).parents[2] / "seeds"
+
+
+def trial(index, origin="fresh"):
+    return Trial(case=CASES[index], setting=SETTING, origin=origin)
+
+
+def judged(trials, **keys):
+    failing = {name: verdict("diverged", "any", key=key) for name, key in keys.items()}
+    return {each.id: failing.get(f"c{i}", verdict("pass", "any")) for i, each in enumerate(trials)}
+
+
+def test_a_seed_has_offspring_and_a_passing_fresh_case_has_none():
+    trials = [trial(0, "seed"), trial(1)]
+    assert energies(trials, judged(trials)) == [(CASES[0], 1.0)]
+
+
+def test_cases_that_fail_under_one_key_share_its_energy():
+    trials = [trial(0), trial(1), trial(2)]
+    found = {case.id: weight for case, weight in energies(trials, judged(trials, c0="k1", c1="k1", c2="k2"))}
+    assert found == {CASES[0].id: 1.5, CASES[1].id: 1.5, CASES[2].id: 3.0}
+
+
+def test_a_further_round_holds_fresh_cases_and_mutants_and_no_trial_twice():
+    config = Config(builds=("torch==2.13.0",), minutes=1.0, seeds=SEEDS, settings=("ddp",))
+    planned = plan_trials(config, [BUILD], None, 7)
+    more = more_trials(config, [BUILD], None, planned, {}, 7)
+    assert {each.origin for each in more} == {"fresh", "mutant"}
+    assert not {each.id for each in planned} & {each.id for each in more}
+    assert more == more_trials(config, [BUILD], None, planned, {}, 7)
+    third = more_trials(config, [BUILD], None, [*planned, *more], {}, 7)
+    assert not {each.case.id for each in more if each.origin == "fresh"} & {each.case.id for each in third}
