@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +11,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from d3bot import __version__
+from d3bot.bench.d3 import bench_d3
 from d3bot.bench.noise import bench_noise
 from d3bot.bench.recall import bench_recall
+from d3bot.bench.speed import bench_speed, table_rows
 from d3bot.bisect import describe
 from d3bot.builds import NoDataError, default_cache
 from d3bot.builds.spec import PINNED
@@ -238,12 +242,7 @@ def list_command(
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in rows[0] if rows else ():
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row.values())
-    out_console.print(table)
+    _table(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
 
 
 @app.command()
@@ -288,13 +287,18 @@ def recall(
     if as_json:
         print(json.dumps({"faults": [row.as_json() for row in rows]}, indent=1))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("fault", "found", "seeds only", "fresh only", "seconds", "key"):
-        table.add_column(head, overflow="fold")
-    for row in rows:
-        table.add_row(row.id, row.verdict, row.shown("seeds"), row.shown("fresh"), f"{row.seconds:.0f}", row.key)
-    out_console.print(table)
-    out_console.print(f"{sum(row.found for row in rows)} of {len(rows)} found", markup=False)
+    _table(
+        ("fault", "found", "seeds only", "fresh only", "seconds", "key", "diagnosis", "D3's rule"),
+        [
+            (
+                *(row.id, row.verdict, row.shown("seeds"), row.shown("fresh"), f"{row.seconds:.0f}", row.key),
+                *(row.diagnosis, "found" if row.d3 else "missed"),
+            )
+            for row in rows
+        ],
+    )
+    found, d3 = sum(row.found for row in rows), sum(row.d3 for row in rows)
+    out_console.print(f"{found} of {len(rows)} found; by D3's rule on the same observations {d3}", markup=False)
 
 
 @bench.command("noise")
@@ -311,6 +315,68 @@ def noise(
     report = bench_noise(loaded, trials, Console(stderr=True, highlight=False))
     print(json.dumps(report.as_json(), indent=1) if as_json else report.as_text())
     raise typer.Exit(1 if report.failing else 0)
+
+
+@bench.command("speed")
+def speed(
+    build: Builds = None,
+    trials: Annotated[int, typer.Option(help="Trials a build by the engine.")] = 120,
+    scripts: Annotated[int, typer.Option(help="Trials of each family whose script is run by itself.")] = 2,
+    settings: SettingGlobs = None,
+    seed: Seed = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Time the same trials by the engine and as scripts by themselves."""
+    loaded = _config(None, builds=build or None, settings=settings or None, seed=seed)
+    report = bench_speed(loaded, trials, scripts, Console(stderr=True, highlight=False))
+    data = report.as_json()
+    if as_json:
+        print(json.dumps(data, indent=1))
+        return
+    heads = ("build, family, loop", "trials", "engine s", "script s", "ratio", "floor s", "engine / floor")
+    _table(heads, table_rows(report))
+    for row in data["builds"]:  # type: ignore[attr-defined]  # a list of rows
+        out_console.print(
+            f"{row['build']}: {row['trials_per_second']} trials a second, {row['ratio']} x the scripts", markup=False
+        )
+
+
+@bench.command("d3")
+def d3(
+    build: Builds = None,
+    faults: Annotated[Path | None, typer.Option(help="Folder of faults; without it, healthy builds only.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only these fault ids.")] = None,
+    fresh: Annotated[int, typer.Option(help="Models of each of D3's kinds, and fresh cases of ours.")] = 4,
+    seeds: SeedsFolder = None,
+    seed: Annotated[int, typer.Option(help="Seed of the models.")] = 0,
+    workers: Workers = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare D3's models, settings and rule with ours: found, missed and false alarms of both rules on both."""
+    loaded = _config(None, builds=build or None, seeds=seeds, seed=seed, workers=workers, fresh=fresh)
+    rows = bench_d3(loaded, faults, only or [], Console(stderr=True, highlight=False))
+    if as_json:
+        print(json.dumps([row.as_json() for row in rows], indent=1))
+        return
+    heads = ("build or fault", "D3's trials: our rule / D3's", "our trials: our rule / D3's")
+    _table(heads, [(row.name, row.theirs.shown(), row.mine.shown()) for row in rows])
+    planted = [row for row in rows if row.fault]
+    for what, found in (
+        ("D3's trials and D3's rule", sum(row.theirs.d3 > 0 for row in planted)),
+        ("D3's trials and our rule", sum(row.theirs.ours > 0 for row in planted)),
+        ("our trials and D3's rule", sum(row.mine.d3 > 0 for row in planted)),
+        ("our trials and our rule", sum(row.mine.ours > 0 for row in planted)),
+    ):
+        out_console.print(f"{what}: {found} of {len(planted)} faults found", markup=False)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    out_console.print(table)
 
 
 def main() -> None:

@@ -14,12 +14,12 @@ from d3bot.builds import resolve
 from d3bot.config import Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
-from d3bot.flow.harness import Harness, Judged
+from d3bot.flow.harness import Harness
 from d3bot.flow.planning import fresh_trials
 from d3bot.frameworks import script_env
 from d3bot.generate import PER_CASE, fresh_cases
 from d3bot.report.terminal import Progress
-from d3bot.spec import FAILING, Build
+from d3bot.spec import FAILING, Build, Verdict
 
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
@@ -40,7 +40,7 @@ class NoiseReport:
         """Return the report for people."""
         lines = []
         for row in self.rows:
-            lines.append(f"{row['build']}: {row['trials']} trials, {row['kinds']}")
+            lines.append(f"{row['build']}: {row['trials']} trials, {row['kinds']}, {row['vacuous']} vacuous")
             lines.append(f"  error / bound of the closest array of each bounded pass: {row['error_over_bound']}")
             lines += [f"  {text}" for text in row["not_passing"]]  # type: ignore[attr-defined]  # a list of texts
         return "\n".join(lines)
@@ -52,13 +52,14 @@ def bench_noise(config: Config, trials: int, console: Console) -> NoiseReport:
     rows, failing = [], 0
     for spec in config.builds:
         build = resolve(spec, config.cache)
-        judged = _run(build, config, trials, seed, console)
-        rows.append(_row(build, judged))
-        failing += sum(item.verdict.failing for item in judged)
+        seen = _run(build, config, trials, seed, console)
+        rows.append(_row(build, seen))
+        failing += sum(verdict.failing for verdict, _ in seen)
     return NoiseReport(seed, tuple(rows), failing)
 
 
-def _run(build: Build, config: Config, trials: int, seed: int, console: Console) -> list[Judged]:
+def _run(build: Build, config: Config, trials: int, seed: int, console: Console) -> list[tuple[Verdict, float]]:
+    """Return each trial's verdict and how near its closest array came to its bound."""
     cases = fresh_cases(build.framework, seed, trials // PER_CASE[build.framework] + 1)
     planned = fresh_trials(build.framework, cases, config.settings, seed, {})[:trials]
     with (
@@ -67,20 +68,21 @@ def _run(build: Build, config: Config, trials: int, seed: int, console: Console)
         Progress(console, len(planned)) as progress,
     ):
         harness = Harness(pool, Path(folder), Pace())
-        judged = []
+        seen = []
         for item in run_each(harness, planned, config.workers, lambda: True):
             progress.finished(item.verdict)
-            judged.append(item)
-        return judged
+            seen.append((item.verdict, item.judgement.tightest))
+        return seen
 
 
-def _row(build: Build, judged: Sequence[Judged]) -> dict[str, object]:
-    ratios = [item.judgement.tightest for item in judged if item.verdict.kind == "pass" and item.judgement.tightest]
-    kinds = Counter(item.verdict.kind for item in judged)
-    odd = [item.verdict for item in judged if item.verdict.kind not in ("pass", "not-applicable")]
+def _row(build: Build, seen: Sequence[tuple[Verdict, float]]) -> dict[str, object]:
+    ratios = [tightest for verdict, tightest in seen if verdict.kind == "pass" and tightest]
+    kinds = Counter(verdict.kind for verdict, _ in seen)
+    odd = [verdict for verdict, _ in seen if verdict.kind not in ("pass", "not-applicable")]
     return {
         "build": build.label,
-        "trials": len(judged),
+        "trials": len(seen),
+        "vacuous": sum(verdict.vacuous for verdict, _ in seen),
         "kinds": dict(sorted(kinds.items())),
         "error_over_bound": {f"p{int(100 * q)}": round(float(np.quantile(ratios, q)), 3) for q in _QUANTILES if ratios},
         "not_passing": [

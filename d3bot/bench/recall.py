@@ -7,11 +7,12 @@ processes, and has a key that is not a catch-all.
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
+from d3bot.bench.d3_rule import differs
 from d3bot.bench.trials import run_each
 from d3bot.builds import Fault, load_faults, make_overlay, resolve
 from d3bot.config import Config
@@ -38,6 +39,9 @@ class Column:
     key: str = ""
     by: str = ""
     reason: str = ""
+    diagnosis: str = ""
+    d3: bool = False
+    """Whether D3's rule tells a trial of the stream apart from one process, one that passes on the stock build."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,16 @@ class Row:
         return self.best.key if self.best else ""
 
     @property
+    def diagnosis(self) -> str:
+        """What the detection's numbers mean, or empty."""
+        return self.best.diagnosis if self.best else ""
+
+    @property
+    def d3(self) -> bool:
+        """Whether D3's rule finds it in the same observations, up to our first detection."""
+        return any(column.d3 for column in self.columns.values())
+
+    @property
     def verdict(self) -> str:
         """`found` or `missed`."""
         return "found" if self.found else "missed"
@@ -89,9 +103,10 @@ class Row:
             "key": self.key,
             "by": best.by if best else "",
             "reason": best.reason if best else "",
+            "diagnosis": self.diagnosis,
+            "d3": self.d3,
             "columns": {
-                name: {"found": c.found, "seconds": round(c.seconds, 1), "trials": c.trials, "key": c.key, "by": c.by}
-                for name, c in self.columns.items()
+                name: asdict(column) | {"seconds": round(column.seconds, 1)} for name, column in self.columns.items()
             },
         }
 
@@ -167,17 +182,20 @@ def _hunt(harness: Harness, healthy: _Healthy, trials: Sequence[Trial], workers:
     began = time.monotonic()
     count = 0
     found: list[Column] = []
+    d3 = False
 
     def wanted() -> bool:
         return not found and time.monotonic() - began < cap
 
     for judged in run_each(harness, trials, workers, wanted):
         count += 1
+        d3 = d3 or (differs(judged) and healthy.passes(judged.trial))
         if not found and _detects(harness, healthy, judged):
             verdict = judged.verdict
             by = f"{verdict.seed or verdict.case} {verdict.setting}"
-            found.append(Column(True, time.monotonic() - began, count, verdict.key, by, verdict.reason))
-    return found[0] if found else Column(False, time.monotonic() - began, count)
+            seconds = time.monotonic() - began
+            found.append(Column(True, seconds, count, verdict.key, by, verdict.reason, verdict.diagnosis))
+    return replace(found[0] if found else Column(False, time.monotonic() - began, count), d3=d3)
 
 
 def _detects(harness: Harness, healthy: _Healthy, judged: Judged) -> bool:

@@ -1,6 +1,6 @@
 """Repeat before you believe: a failure counts only after it was seen again in fresh processes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from d3bot.engine.script import ScriptRun, run_script
@@ -40,7 +40,7 @@ def again(harness: Harness, judged: Judged) -> Judged:
     second = harness.run(judged.trial, fresh=True)
     if same_failure(judged.verdict, second.verdict):
         return judged
-    return Judged(judged.trial, flaky(judged.verdict, f"then {second.verdict.kind}"), judged.judgement, judged.script)
+    return replace(judged, verdict=flaky(judged.verdict, f"then {second.verdict.kind}"))
 
 
 def same_failure(first: Verdict, second: Verdict) -> bool:

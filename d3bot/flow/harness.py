@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +31,9 @@ class Judged:
     verdict: Verdict
     judgement: Judgement
     script: Script | None = None
+    reference: Observation | None = None
+    distributed: Observation | None = None
+    """What both sides returned; None where they were not run."""
 
 
 class Harness:
@@ -83,7 +86,8 @@ class Harness:
         if judgement.pattern in UNEXPLAINED and judgement.kind == "diverged":
             clues = self._clues(script, path, trial)
             judgement = self._judge(trial, script, reference, distributed, clues)
-        return self._judged(trial, self._arbitrated(trial, judgement), script, began)
+        judged = self._judged(trial, self._arbitrated(trial, judgement), script, began)
+        return replace(judged, reference=reference, distributed=distributed)
 
     def _judge(
         self, trial: Trial, script: Script, reference: Observation, distributed: Observation, clues: Clues | None = None
