@@ -99,6 +99,7 @@ def render_issue(
         "builds": _attempts(finding),
         "bisection": "\n".join(describe(finding.bisection)) if finding.bisection else "",
         "agreeing": _listed(code(text) for text in finding.agreeing),
+        "same": _listed(code(text) for text in finding.verdict.same),
         "failing": _failing(finding),
         "promise": promise,
         "source": source,

@@ -146,7 +146,9 @@ def _finding(
     attempts: tuple[Attempt, ...],
     regression: str,
 ) -> Finding:
-    shown = judged.verdict.model_copy(update={"confirmed": confirmation.text, "key": group.key})
+    shown = judged.verdict.model_copy(
+        update={"confirmed": confirmation.text, "key": group.key, "same": group.representative.same}
+    )
     original = group.representative.case
     failed = next((attempt for attempt in confirmation.attempts if not attempt.failed), None)
     unverified = ""

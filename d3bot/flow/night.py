@@ -31,6 +31,7 @@ from d3bot.flow.harness import Harness
 from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import load_plan, write_plan
 from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
+from d3bot.flow.same_wrong import SameWrong
 from d3bot.flow.totals import totals
 from d3bot.frameworks import script_env
 from d3bot.frameworks.registry import check_globs
@@ -114,7 +115,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
     ends = began + 60 * config.minutes if config.minutes else None
     with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
         console.print(f"seed of the fresh cases: {run.seed}", highlight=False)
-        pace = Pace()
+        pace, same_wrong = Pace(), SameWrong()
         harnesses = {
             build.framework: Harness(
                 pools.enter_context(Pool(build, script_env(build.framework), config.workers)),
@@ -128,7 +129,9 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
             while True:
                 for build in builds:
                     mine = [t for t in trials if t.case.framework == build.framework and t.id not in verdicts]
-                    _run_trials(harnesses[build.framework], mine, config.workers, writer, verdicts, progress)
+                    _run_trials(
+                        harnesses[build.framework], mine, config.workers, writer, verdicts, progress, same_wrong
+                    )
                 more = (
                     more_trials(config, builds, before, trials, verdicts, run.seed)
                     if ends and time.monotonic() < ends
@@ -138,6 +141,9 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
                     break
                 trials = [*trials, *more]
                 write_plan(out, trials)
+        for trial_id, others in same_wrong.result().items():
+            verdicts[trial_id] = verdicts[trial_id].model_copy(update={"same": others})
+            writer.append(verdicts[trial_id])
         ordered = [verdicts[trial.id] for trial in trials if trial.id in verdicts]
         findings: list[Finding] = []
         if look:
@@ -220,6 +226,7 @@ def _run_trials(
     writer: RunWriter,
     verdicts: dict[str, Verdict],
     progress: Progress,
+    same_wrong: SameWrong,
 ) -> None:
     """Run the trials on `workers` threads; each verdict is on disk as soon as its trial ends."""
     harness.prepare(trials)
@@ -229,6 +236,7 @@ def _run_trials(
         judged = harness.run(trial)
         if judged.verdict.failing:
             judged = again(harness, judged)
+            same_wrong.add(judged)
         writer.append(judged.verdict)
         progress.finished(judged.verdict)
         return judged.verdict

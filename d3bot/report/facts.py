@@ -124,6 +124,24 @@ def reasons(verdicts: Sequence[Verdict], limit: int) -> list[tuple[Kind, str, in
     return [(kind, reason, count) for (kind, reason), count in counted.most_common(limit)]
 
 
+def against_each_other(verdicts: Sequence[Verdict]) -> list[tuple[str, list[tuple[str, ...]], int]]:
+    """Return each case with settings that are wrong in the same way: its name, the groups, how many settings passed.
+
+    A setting that is wrong in its own way is a group of one.
+    """
+    cases: dict[tuple[Framework, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        cases.setdefault((verdict.framework, verdict.case), []).append(verdict)
+    found = []
+    for (_, case), mine in sorted(cases.items()):
+        if any(verdict.same for verdict in mine):
+            groups = {tuple(sorted((v.setting, *v.same))) for v in mine if v.kind == "diverged"}
+            name = next((verdict.seed for verdict in mine if verdict.seed), case)
+            ordered = sorted(groups, key=lambda group: (-len(group), group))
+            found.append((name, ordered, sum(verdict.kind == "pass" for verdict in mine)))
+    return found
+
+
 def numbers(verdict: Verdict) -> str:
     """Return the first divergent tensor, the difference and its bound in a few words; empty where there is none."""
     parts = []

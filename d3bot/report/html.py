@@ -14,7 +14,17 @@ from d3bot.findings.markdown import clip, strip_control
 from d3bot.history.changes import unknown_since
 from d3bot.history.finding_folder import FindingFolder
 from d3bot.report.charts import Strip, closeness, family, strip, ticks, time_by_family
-from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons
+from d3bot.report.facts import (
+    LISTED,
+    SYMBOLS,
+    against_each_other,
+    duration,
+    headline,
+    kinds_of,
+    matrix,
+    numbers,
+    reasons,
+)
 from d3bot.spec import KINDS, Change, Framework, Kind, Run, TensorRow, Verdict
 from d3bot.templates import data_folder, environment
 
@@ -123,6 +133,7 @@ def render_html(
             kinds=kinds_of(verdicts),
             rows=matrix(verdicts),
             grids=grids(verdicts, shown),
+            against=against_each_other(verdicts)[:MAX_FAILURES],
             reasons=reasons(verdicts, 50),
             symbols=SYMBOLS,
             shown_changes=MAX_FAILURES,

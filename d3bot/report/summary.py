@@ -5,7 +5,17 @@ from pathlib import Path
 
 from d3bot.findings.markdown import code, plain
 from d3bot.history.changes import unknown_since
-from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons
+from d3bot.report.facts import (
+    LISTED,
+    SYMBOLS,
+    against_each_other,
+    duration,
+    headline,
+    kinds_of,
+    matrix,
+    numbers,
+    reasons,
+)
 from d3bot.spec import Change, Finding, Run, Verdict
 from d3bot.templates import environment, render_page
 
@@ -17,6 +27,7 @@ _ITEMS = 200
 
 SECTIONS = {
     "reasons": "why trials gave no data",
+    "against": "which settings are wrong in the same way",
     "matrix": "the table of settings",
     "changes": "the list of changes",
     "findings": "the table of findings",
@@ -48,6 +59,7 @@ def summary_markdown(
         "more_findings": max(0, len(findings) - _ITEMS),
         "kinds": kinds_of(verdicts),
         "rows": matrix(verdicts)[: 5 * _ITEMS],
+        "against": against_each_other(verdicts)[:_ITEMS],
         "reasons": reasons(verdicts, 20),
         "symbols": SYMBOLS,
     }

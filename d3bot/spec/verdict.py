@@ -81,6 +81,8 @@ class Verdict(Noun):
     bound: float | None = None
     """Largest difference allowed there."""
     diagnosis: str = ""
+    same: tuple[str, ...] = ()
+    """Other settings of the case that gave the same wrong numbers."""
     vacuous: bool = False
     """Whether nothing differed in a case that could not have shown a fault: `reason` says which."""
     detail: str = ""
