@@ -11,6 +11,7 @@ MAX_TITLE = 200
 
 _SIZES = ("world", "replicas", "workers")
 _ROLES = {
+    "rows": "the rows of a step",
     "loss": "losses",
     "grad": "{} gradients",
     "norm": "gradient norms",

@@ -2,6 +2,7 @@
 
 A script names what it saw in plain words, and the judge reads the words back:
 
+    step 0 rows                   the numbers of the rows that step 0 took, in order
     step 0 loss 1                 the loss of shard (or micro-batch, or epoch) 1 in step 0
     step 0 grad fc.weight         a gradient after backward, before clipping
     step 0 norm                   the total norm that clipping returned
@@ -20,10 +21,10 @@ import numpy.typing as npt
 
 Arrays = dict[str, npt.NDArray[np.generic]]
 
-Role = Literal["loss", "grad", "norm", "metric", "param", "buffer", "predict"]
-ROLES: tuple[Role, ...] = ("loss", "grad", "norm", "metric", "param", "buffer", "predict")
+Role = Literal["rows", "loss", "grad", "norm", "metric", "param", "buffer", "predict"]
+ROLES: tuple[Role, ...] = ("rows", "loss", "grad", "norm", "metric", "param", "buffer", "predict")
 
-_NAME = re.compile(r"(?:step ([0-9]{1,5}) )?(loss|grad|norm|metric|param|buffer|predict)(?: (\S+(?: [0-9]+)?))?")
+_NAME = re.compile(r"(?:step ([0-9]{1,5}) )?(rows|loss|grad|norm|metric|param|buffer|predict)(?: (\S+(?: [0-9]+)?))?")
 
 
 @dataclass(frozen=True, order=True)

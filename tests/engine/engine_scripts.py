@@ -33,7 +33,7 @@ def together(rank, store):
 BARE = "import os, signal, time\nimport numpy as np\n"
 """A head without the library, for zygotes that have not imported it."""
 
-DISTRIBUTED = "def distributed(rank, store):\n"
+DISTRIBUTED = "def distributed(rank, store, addresses):\n"
 
 
 def write_script(folder: Path, body: str, name: str = "trial.py", head: str = HEAD) -> Path:

@@ -35,6 +35,27 @@ def below(pid: int) -> list[int]:
     return children + [deeper for child in children for deeper in below(child)]
 
 
+def test_every_rank_is_given_an_address_that_it_alone_can_listen_at(run: Run) -> None:
+    seen = run("""
+        import socket
+        host, port = addresses[rank].split(":")
+        with socket.socket() as thief:
+            try:
+                thief.bind((host, int(port)))
+                return {"predict": np.zeros(1)}
+            except OSError:
+                pass
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+            server.bind((host, int(port)))
+            server.listen()
+            return {"predict": np.array([len(set(addresses)), int(port)])}
+    """)
+    ports = {int(arrays(seen, rank)["predict"][1]) for rank in range(2)}
+    assert arrays(seen, 0)["predict"][0] == 2
+    assert len(ports) == 2
+
+
 def test_arrays_come_back_from_every_rank(run: Run) -> None:
     seen = run("""
         together(rank, store)

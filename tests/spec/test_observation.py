@@ -12,6 +12,7 @@ from d3bot.spec import AFTER, ROLES, Observation, RankObservation, parse_name
     [
         ("step 0 loss 1", 0, "loss", "1"),
         ("step 12 grad fc.weight", 12, "grad", "fc.weight"),
+        ("step 2 rows", 2, "rows", ""),
         ("step 0 norm", 0, "norm", ""),
         ("step 0 metric accuracy", 0, "metric", "accuracy"),
         ("step 0 param dense_1/kernel", 0, "param", "dense_1/kernel"),

@@ -46,7 +46,7 @@ def run_child(job, rank):
         if job["call"] == "reference":
             reference(script, job, folder)
         else:
-            store(os.path.join(folder, f"rank-{rank}.npz"), distributed(script, rank, folder))
+            store(os.path.join(folder, f"rank-{rank}.npz"), distributed(script, rank, job))
         outcome, code = {"ok": True}, 0
     except BaseException as error:
         outcome = describe(error, job["packages"])
@@ -74,9 +74,12 @@ def load(path):
     return module
 
 
-def distributed(script, rank, folder):
-    """Call `distributed` with what its signature asks for."""
-    given = {"rank": rank, "store": os.path.join(folder, "store")}
+def distributed(script, rank, job):
+    """Call `distributed` with what its signature asks for.
+
+    `store` is a path for the ranks to meet at, `addresses` a free `host:port` for each of them.
+    """
+    given = {"rank": rank, "store": os.path.join(job["folder"], "store"), "addresses": job["addresses"]}
     wanted = inspect.signature(script.distributed).parameters
     return script.distributed(**{name: given[name] for name in wanted})
 

@@ -88,11 +88,15 @@ def run_job(job, control):
     """Fork the job's processes, watch them to their end, and return how each ended; None if the driver is gone."""
     began = time.monotonic()
     living, ended, failed = {}, {}, False
+    held = [hold_port() for _ in range(job["processes"])]
+    job["addresses"] = [f"localhost:{port.getsockname()[1]}" for port in held]
     for rank in range(job["processes"]):
         pid = os.fork()
         if pid == 0:
             become_rank(job, rank, control)
         living[pid] = rank
+    for port in held:
+        port.close()  # the ranks hold them from here on
     last = began + job["deadline"]
     checked = 0.0
     while living:
@@ -123,6 +127,14 @@ def run_job(job, control):
             return None
     ranks = [ended[rank] for rank in range(job["processes"])]
     return {"job": job["job"], "ranks": ranks, "seconds": time.monotonic() - began}
+
+
+def hold_port():
+    """Return a socket bound to a free port of this machine: only who allows reuse, as gRPC does, may listen there."""
+    port = socket.socket()
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port.bind(("localhost", 0))
+    return port
 
 
 def become_rank(job, rank, control):

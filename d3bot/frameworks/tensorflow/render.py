@@ -42,6 +42,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "has_buffers": "batch_norm" in case.ops(),
         "copies": False,
         "uneven": False,
+        "sees_rows": False,
         "last": buffers or bool(view.roles & {"param", "predict"}),
         **special,
     }

@@ -23,6 +23,12 @@ TABLE: list[tuple[str, Case, str, str]] = [
     ("batch norm under fit", case(layers=NORM, loop="fit"), "mirrored(replicas=2)", ""),
     ("fit on a server", FIT, "parameter_server(workers=1)", "takes a DatasetCreator only"),
     ("a custom loop on a server", case(batch=7), "parameter_server(workers=2)", ""),
+    ("fit on several workers", FIT, "multi_worker(workers=2)", "takes no values of several workers"),
+    ("uneven, divided by the library", case(batch=7), "multi_worker(workers=2)", ""),
+    ("uneven, divided by file", case(batch=7), "multi_worker(workers=2, shard=file)", "7 do not divide by 2"),
+    ("a worker without rows", case(batch=3), "multi_worker(workers=4)", "leaves a worker of 4 without a row"),
+    ("batch norm on workers", case(layers=NORM), "multi_worker(workers=2, shard=data)", ""),
+    ("batch norm, rows unknown", case(layers=NORM), "multi_worker(workers=2, shard=off)", "which rows a worker gets"),
     ("frozen from the start", case(loop="fit", freeze=(Freeze(layer="hidden"),)), "mirrored(replicas=2)", ""),
     ("frozen later", case(freeze=(Freeze(layer="hidden", at=1),)), "mirrored(replicas=2)", ""),
     (
@@ -81,6 +87,7 @@ def test_the_standing_settings_are_canonical() -> None:
         "mirrored(replicas=2, ops=hierarchical)",
         "mirrored(replicas=3, ops=hierarchical)",
         "mirrored(replicas=2, ops=collective)",
+        "multi_worker(workers=2)",
         "parameter_server(workers=1)",
         "parameter_server(workers=2)",
     ]
@@ -92,6 +99,8 @@ def test_the_standing_settings_are_canonical() -> None:
         ("mirrored", "replicas must be given"),
         ("mirrored(replicas=9)", "from 1 to 8"),
         ("mirrored(replicas=2, ops=nccl)", "one_device, hierarchical, collective"),
+        ("multi_worker(workers=1)", "from 2 to 4"),
+        ("multi_worker(workers=2, shard=rows)", "auto, data, off, file, function"),
         ("parameter_server(workers=1, servers=0)", "from 1 to 4"),
     ],
 )

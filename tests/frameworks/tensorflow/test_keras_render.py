@@ -57,6 +57,11 @@ def test_settings_share_a_reference_unless_replicas_keep_statistics(
         ("mirrored(replicas=2)", "tf.distribute.ReductionToOneDevice()"),
         ("mirrored(replicas=2, ops=hierarchical)", "tf.distribute.HierarchicalCopyAllReduce()"),
         ("mirrored(replicas=2, ops=collective)", "range(REPLICAS)])\n"),
+        ("multi_worker(workers=3)", "WORKERS = 3"),
+        ("multi_worker(workers=2, shard=data)", "AutoShardPolicy.DATA"),
+        ("multi_worker(workers=2, shard=file)", "tf.data.TextLineDataset(files)"),
+        ("multi_worker(workers=2, shard=off)", "np.split(array, WORKERS)[rank]"),
+        ("multi_worker(workers=2, shard=function)", "strategy.distribute_datasets_from_function(own_rows)"),
         ("parameter_server(workers=2, servers=3)", 'JOBS = {"worker": 2, "ps": 3}'),
     ],
 )

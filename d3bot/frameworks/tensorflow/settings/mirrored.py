@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle, keeps_copies, norm_obstacle
 from d3bot.spec import ArrayName, Case, Setting
 
 _OPS = {
@@ -22,32 +22,20 @@ def _uneven(case: Case, setting: Setting) -> bool:
     return case.batch % _replicas(setting) != 0
 
 
-def _keeps_copies(case: Case, setting: Setting) -> bool:
-    """Whether each replica moves its statistics by its own rows, so that the copies must be brought together."""
-    return case.loop == "custom" and "batch_norm" in case.ops() and _replicas(setting) > 1
-
-
 def _obstacle(case: Case, setting: Setting) -> str | None:
     replicas = _replicas(setting)
     if case.batch < replicas:
         return f"a batch of {case.batch} leaves a replica of {replicas} without a row"
     if case.loop == "fit" and _uneven(case, setting):
         return f"fit takes the mean over replicas, which have unequal shares of {case.batch} rows"
-    if "batch_norm" in case.ops():
-        if _uneven(case, setting):
-            return (
-                "no document says which rows a replica gets of a batch that does not divide, and batch norm sees them"
-            )
-        if case.loop == "custom" and case.batch // replicas < 2:
-            return "batch norm in training needs at least two rows on every replica"
-    return case_obstacle(case)
+    return norm_obstacle(case, replicas) or case_obstacle(case)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     return {
         "cross_device_ops": _OPS[str(FAMILY.value(setting, "ops"))],
         "uneven": _uneven(case, setting),
-        "copies": _keeps_copies(case, setting),
+        "copies": keeps_copies(case, _replicas(setting)),
     }
 
 
@@ -86,7 +74,7 @@ FAMILY = Family(
     ),
     world=_replicas,
     processes=lambda setting: 1,
-    parts=lambda case, setting: _replicas(setting) if _keeps_copies(case, setting) else 1,
+    parts=lambda case, setting: _replicas(setting) if keeps_copies(case, _replicas(setting)) else 1,
     obstacle=_obstacle,
     exact=_exact,
     context=_context,
