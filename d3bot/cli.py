@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,16 +21,30 @@ from d3bot.bench.speed import bench_speed, table_rows
 from d3bot.bisect import describe
 from d3bot.builds import NoDataError, default_cache
 from d3bot.builds.spec import PINNED
-from d3bot.cli_github import add_commands, tell_actions
+from d3bot.cli_github import add_commands, in_actions, tell_night
+from d3bot.cli_options import (
+    Builds,
+    ConfigFile,
+    JsonFlag,
+    OneSetting,
+    QuietFlag,
+    Seed,
+    SeedsFolder,
+    SettingGlobs,
+    Workers,
+)
 from d3bot.config import Config, load_config
 from d3bot.doctor import diagnose
 from d3bot.flow.bisect import bisect_source
 from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
-from d3bot.flow.listing import listing
+from d3bot.flow.listing import LISTS, listing
 from d3bot.flow.night import run_night
+from d3bot.flow.outcome import EXIT_CODES, verdict_of
 from d3bot.flow.pages import render_site
 from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial
+from d3bot.flow.resume import told_before
+from d3bot.github.actions import group
 from d3bot.history.changes import compare as compare_verdicts
 from d3bot.history.folder import load_run
 from d3bot.history.run_files import check_folder
@@ -56,24 +70,6 @@ out_console = Console(highlight=False)
 
 # Some releases of typer build on click, others carry a click of their own; the base class of its errors tells which.
 _WRONG_USE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-
-Builds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--build",
-        "-b",
-        metavar="SPEC",
-        help="torch==2.13.0, torch@nightly, tf-nightly, a range, a wheel, python:/path, overlay:DIR+python:/path.",
-    ),
-]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-SettingGlobs = Annotated[
-    list[str] | None,
-    typer.Option("--settings", "-s", metavar="GLOB", help="Globs on settings or families, such as 'fsdp2*'."),
-]
-SeedsFolder = Annotated[str | None, typer.Option("--seeds", metavar="DIR", help="Folder of seed files, or none.")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the fresh cases; the run prints the one it took.")]
-Workers = Annotated[int | None, typer.Option("--workers", help="Trials at the same time (default: one a core).")]
 
 
 @app.callback(invoke_without_command=True)
@@ -103,11 +99,17 @@ def run(
     workers: Workers = None,
     confirmations: Annotated[int | None, typer.Option(help="How often a failure must be seen again.")] = None,
     tracker: Annotated[Path | None, typer.Option(help="Folder tracker to file into when the run is done.")] = None,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (default: d3bot.toml).")] = None,
+    config: ConfigFile = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Plan, run, judge, compare, confirm, shrink and report: the whole job on one or more builds."""
+    told: dict[str, Any] = {}
+    if resume and out:
+        told = told_before(out)
     loaded = _config(
         config,
+        told,
         builds=build or None,
         base=base,
         seeds=seeds,
@@ -125,8 +127,10 @@ def run(
     if resume and not folder.exists():
         raise SpecError(f"--resume: {folder} is not there; give the run folder with --out")
     known = load_known(loaded.seeds)
+    console = Console(stderr=as_json, highlight=False, quiet=quiet)
     try:
-        night = run_night(loaded, folder, out_console, resume)
+        with group(sys.stderr if as_json else sys.stdout, "d3bot run", in_actions() and not quiet):
+            night = run_night(loaded, folder, console, resume)
     except KeyboardInterrupt:
         print(
             f"\nd3bot: stopped; what is done is in {folder}. Go on with: d3bot run --resume --out {folder}",
@@ -134,23 +138,21 @@ def run(
         )
         raise typer.Exit(3) from None
     if loaded.tracker.folder:
-        _file(folder, loaded.tracker.folder, file_all=False, known=known)
-    out_console.print(f"report: {folder / 'report.html'}", markup=False)
-    tell_actions(night, known)
-    if not night.run.complete:
-        raise typer.Exit(3)
-    raise typer.Exit(1 if night.new_and_confirmed(known) else 0)
+        _file(folder, loaded.tracker.folder, False, known, console)
+    tell_night(night, known, console, as_json)
+    raise typer.Exit(EXIT_CODES[verdict_of(night, known)])
 
 
 @app.command()
 def replay(
     source: Annotated[Path, typer.Argument(metavar="SEED|FINDING|CASE", help="A seed file or a finding folder.")],
-    setting: Annotated[str | None, typer.Option("--setting", "-s", help="One setting (default: its own).")] = None,
+    setting: OneSetting = None,
     build: Annotated[str | None, typer.Option("--build", "-b", help="Build spec.")] = None,
     as_json: JsonFlag = False,
+    config: ConfigFile = None,
 ) -> None:
     """Run one case again under its settings and print each verdict; exit 1 if one fails."""
-    verdicts = replay_trial(load_trial(source, setting), build, default_cache())
+    verdicts = replay_trial(load_trial(source, setting), build, load_config(config))
     if as_json:
         print(json.dumps([verdict.model_dump(mode="json", by_alias=True) for verdict in verdicts], indent=1))
     else:
@@ -168,25 +170,30 @@ def bisect(
         str | None, typer.Option(help="A version or day that passes, or NAME==VERSION of a companion.")
     ] = None,
     bad: Annotated[str | None, typer.Option(help="One that fails; older than --good asks when it was mended.")] = None,
-    setting: Annotated[str | None, typer.Option("--setting", "-s", help="One setting (default: its own).")] = None,
+    setting: OneSetting = None,
     build: Annotated[
         str | None, typer.Option("--build", "-b", help="Build spec (default: that of the finding).")
     ] = None,
     times: Annotated[int | None, typer.Option(help="Tries of each build (default: confirmations).")] = None,
     as_json: JsonFlag = False,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (default: d3bot.toml).")] = None,
+    quiet: QuietFlag = False,
+    config: ConfigFile = None,
 ) -> None:
     """Find the first bad build, or the first good one, among those that exist.
 
     An end that is left out is the newest there is.  Exit code 3 if no answer could be had.
     """
     loaded = _config(config, confirmations=times)
-    progress = Console(stderr=True, highlight=False)
+    progress = Console(stderr=True, highlight=False, quiet=quiet)
 
     def log(line: str) -> None:
         progress.print(line, markup=False, soft_wrap=True)
 
-    result = bisect_source(source, good, bad, setting, build, loaded, log)
+    try:
+        result = bisect_source(source, good, bad, setting, build, loaded, log)
+    except KeyboardInterrupt:
+        print("\nd3bot: stopped; the answers so far are kept, and the same command goes on there", file=sys.stderr)
+        raise typer.Exit(3) from None
     if as_json:
         print(json.dumps(result.model_dump(mode="json", by_alias=True), indent=1))
     else:
@@ -198,7 +205,7 @@ def bisect(
 @app.command()
 def script(
     source: Annotated[Path, typer.Argument(metavar="CASE", help="A seed file or a finding folder.")],
-    setting: Annotated[str | None, typer.Option("--setting", "-s", help="One setting (default: its first).")] = None,
+    setting: OneSetting = None,
 ) -> None:
     """Print the plain Python file that a trial is."""
     print(as_script(load_trial(source, setting)[0]), end="")
@@ -233,7 +240,7 @@ def report(
 
 @app.command("list")
 def list_command(
-    what: Annotated[str, typer.Argument(metavar="settings|layers|seeds|contracts")],
+    what: Annotated[str, typer.Argument(metavar="settings|layers|seeds|contracts", autocompletion=lambda: list(LISTS))],
     as_json: JsonFlag = False,
     seeds: SeedsFolder = None,
 ) -> None:
@@ -406,9 +413,10 @@ def _say(text: str) -> None:
     print(f"d3bot: {' '.join(text.split())}", file=sys.stderr)
 
 
-def _config(file: Path | None, **given: Any) -> Config:
+def _config(file: Path | None, told: Mapping[str, Any] | None = None, **given: Any) -> Config:
+    """Return the configuration; `told` is what a run that goes on was told, and counts where nothing else is given."""
     workers = given.pop("workers", None)
-    values = {name: value for name, value in given.items() if value is not None}
+    values = dict(told or {}) | {name: value for name, value in given.items() if value is not None}
     loaded = load_config(file, cli=values | ({"workers": workers} if workers else {}))
     if "workers" not in loaded.model_fields_set:
         loaded = loaded.model_copy(update={"workers": max(1, len(os.sched_getaffinity(0)))})
@@ -419,9 +427,9 @@ def _config(file: Path | None, **given: Any) -> Config:
     return loaded
 
 
-def _file(run_folder: Path, tracker: Path, file_all: bool, known: dict[str, str]) -> None:
+def _file(run_folder: Path, tracker: Path, file_all: bool, known: dict[str, str], console: Console) -> None:
     for decision in file_run(run_folder, FolderTracker(tracker), datetime.now(UTC), file_all, known, issue_of):
-        out_console.print(f"{decision.action} {decision.key}: {decision.reason}", markup=False, soft_wrap=True)
+        console.print(f"{decision.action} {decision.key}: {decision.reason}", markup=False, soft_wrap=True)
 
 
 add_commands(app)

@@ -5,7 +5,7 @@ import os
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from d3bot import __version__
-from d3bot.builds import default_cache, resolve
+from d3bot.cli_options import ConfigFile, JsonFlag, QuietFlag, Seed, SeedsFolder, SettingGlobs, Workers
 from d3bot.config import TrackerConfig, load_config
 from d3bot.findings.lifecycle import Decision
 from d3bot.findings.markdown import code, line, plain
@@ -25,7 +25,9 @@ from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
 from d3bot.flow.merge import merge_runs
 from d3bot.flow.night import Night
-from d3bot.github.actions import notes, quiet_commands, write_outputs, write_summary
+from d3bot.flow.outcome import EXIT_CODES, outcome, verdict_of
+from d3bot.flow.resolved import resolved
+from d3bot.github.actions import group, notes, quiet_commands, write_outputs, write_summary
 from d3bot.github.artifacts import fetch_latest, fetch_of_run, heartbeat
 from d3bot.github.checks import Annotation, Conclusion, post_check
 from d3bot.github.client import Client
@@ -41,6 +43,8 @@ from d3bot.history.finding_folder import list_findings, read_finding
 from d3bot.history.folder import RunWriter
 from d3bot.history.run_files import check_folder
 from d3bot.report.check import check_markdown, title_of_check
+from d3bot.report.facts import headline
+from d3bot.report.terminal import print_summary
 from d3bot.spec import Run, SpecError
 from d3bot.templates import data_folder
 from d3bot.tracker.base import Tracker
@@ -49,9 +53,7 @@ from d3bot.tracker.folder import FolderTracker
 
 console = Console(highlight=False)
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Configuration file (default: d3bot.toml).")]
 Out = Annotated[Path, typer.Option("--out", help="Folder to write; it must not be there yet.")]
-Templates = Annotated[Path | None, typer.Option("--templates", help="Folder of your own templates.")]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -72,7 +74,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def plan(
     shards: Annotated[int, typer.Option("--shards", min=1, max=256, help="Jobs to spread a run over.")],
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the fresh cases (default: a new one).")] = None,
+    seed: Seed = None,
 ) -> None:
     """Print the matrix of a run as JSON: every shard with the seed that they share; also as the outputs of the step."""
     shared = seed if seed is not None else secrets.randbelow(2**31)
@@ -90,17 +92,17 @@ def merge(
     out: Out,
     shards: Annotated[int | None, typer.Option(help="How many there must be (default: what they say).")] = None,
     previous: Annotated[Path | None, typer.Option(help="Run folder to compare with.")] = None,
+    config: ConfigFile = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Merge shards into one run; exit 3 if one is missing or incomplete, and keep what there is."""
-    merged = merge_runs(runs, out, previous, shards)
+    merged = merge_runs(runs, out, previous, shards, load_config(config).templates)
     for text in merged.missing:
         print(f"d3bot: {line(text)}", file=sys.stderr)
     known = load_known(data_folder("seeds"))
-    tell_actions(merged.night, known)
-    console.print(f"report: {out / 'report.html'}", markup=False)
-    if not merged.night.run.complete:
-        raise typer.Exit(3)
-    raise typer.Exit(1 if merged.night.new_and_confirmed(known) else 0)
+    tell_night(merged.night, known, Console(stderr=as_json, highlight=False, quiet=quiet), as_json)
+    raise typer.Exit(EXIT_CODES[verdict_of(merged.night, known)])
 
 
 def check(
@@ -108,14 +110,14 @@ def check(
     head: Annotated[str, typer.Option("--head", metavar="SPEC", help="Build of the pull request.")],
     out: Out = Path("check"),
     baseline: Annotated[str, typer.Option(help="What the base is, for the report: the merge base's commit.")] = "",
-    seeds: Annotated[str | None, typer.Option("--seeds", metavar="DIR", help="Folder of seed files, or none.")] = None,
+    seeds: SeedsFolder = None,
     fresh: Annotated[int | None, typer.Option(help="Fresh generated cases.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--settings", "-s", metavar="GLOB", help="Globs on settings.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the fresh cases.")] = None,
-    workers: Annotated[int | None, typer.Option("--workers", help="Trials at the same time.")] = None,
+    settings: SettingGlobs = None,
+    seed: Seed = None,
+    workers: Workers = None,
     config: ConfigFile = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Run the same trials on both builds; exit 1 only if the head is worse, 3 if that cannot be said."""
     given = {"seeds": seeds, "fresh": fresh, "settings": settings or None, "seed": seed}
@@ -123,12 +125,23 @@ def check(
     loaded = load_config(config, cli=given)
     if "seeds" not in loaded.model_fields_set and not Path("seeds").is_dir():
         loaded = loaded.model_copy(update={"seeds": data_folder("seeds")})
-    result = run_check(loaded, base, head, out, console, baseline)
     place = place_of(os.environ)
-    console.print(line(f"{title_of_check(result)}: {result.reason}"), markup=False, soft_wrap=True)
+    progress = Console(stderr=as_json, highlight=False, quiet=quiet)
+    try:
+        with group(sys.stderr if as_json else sys.stdout, "d3bot check", place.run_id > 0 and not quiet):
+            result = run_check(loaded, base, head, out, progress, baseline)
+    except KeyboardInterrupt:
+        print(
+            f"\nd3bot: stopped; what is done is in {out}, and a check begins anew with another --out", file=sys.stderr
+        )
+        raise typer.Exit(3) from None
+    if as_json:
+        print(json.dumps(result.model_dump(mode="json", by_alias=True), indent=1))
+    else:
+        console.print(line(f"{title_of_check(result)}: {result.reason}"), markup=False, soft_wrap=True)
     write_summary(place.summary, check_markdown(result, loaded.templates))
     write_outputs(place.output, {"verdict": result.outcome, "new": str(len(result.worse)), "run-dir": str(out)})
-    _print_notes([(row.title or row.key, row.setting) for row in result.worse], place)
+    _print_notes([(row.title or row.key, row.setting) for row in result.worse], place, as_json)
     raise typer.Exit(3 if result.outcome == "no-data" else 1 if result.is_worse else 0)
 
 
@@ -141,6 +154,7 @@ def file_command(
     workflow: Annotated[str, typer.Option(help="Workflow file whose last success is told.")] = "",
     branch: Annotated[str, typer.Option(help="Its branch.")] = "main",
     config: ConfigFile = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """File the findings of a run, read as hostile data, into GitHub issues or a folder of Markdown files.
 
@@ -162,10 +176,13 @@ def file_command(
         known = load_known(data_folder("seeds"))
         render = partial(issue_of, templates=loaded.templates)
         decisions = file_run(run_folder, chosen, now, file_all, known, render, policy, loaded.templates)
-    lines = [f"{each.action} {each.key}: {each.reason}" for each in decisions]
-    with quiet_commands(sys.stdout, place.run_id > 0):
-        for text in lines:
-            console.print(line(text), markup=False, soft_wrap=True)
+    if as_json:
+        rows = [{"action": each.action, "key": each.key, "reason": each.reason} for each in decisions]
+        print(json.dumps(rows, indent=1))
+    else:
+        with quiet_commands(sys.stdout, place.run_id > 0):
+            for each in decisions:
+                console.print(line(f"{each.action} {each.key}: {each.reason}"), markup=False, soft_wrap=True)
     beat = heartbeat(client, workflow, branch, now) if client and workflow else ""
     write_summary(place.summary, _decisions_markdown(decisions, beat))
     counts = Counter(each.action for each in decisions)
@@ -281,46 +298,67 @@ def retest_command(
     build: Annotated[str, typer.Option("--build", "-b", metavar="SPEC", help="Build to run its script on.")],
     out: Out,
     times: Annotated[int, typer.Option(help="Fresh processes.", min=1, max=20)] = 3,
+    config: ConfigFile = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Run the script of a finding on a build; leave a run folder that `d3bot file` acts on by the usual rules."""
     folder = find_known(run_folder, key)
-    resolved = resolve(build, default_cache(), log=_log)
-    if resolved.framework != folder.finding.build.framework:
-        raise SpecError(f"--build {build}: is {resolved.framework}, the finding is of {folder.finding.build.framework}")
+    loaded = load_config(config)
+    found = resolved(build, loaded, _log)
+    if found.framework != folder.finding.build.framework:
+        raise SpecError(f"--build {build}: is {found.framework}, the finding is of {folder.finding.build.framework}")
     started = datetime.now(UTC)
     run = Run(
         run=f"{started:%Y%m%dT%H%M%SZ}-retest-{secrets.token_hex(3)}",
         started=started.isoformat(timespec="seconds"),
-        builds=(resolved,),
-        environment=resolved.environment,
+        builds=(found,),
+        environment=found.environment,
         seed=0,
         previous="retest",
         version=__version__,
     )
     writer = RunWriter.create(out, run)
     with writer:
-        item = retest(folder, resolved, times)
+        item = retest(folder, found, times)
         write_evidence(out, [item])
         writer.finish(run.model_copy(update={"complete": True}))
-    _log(f"{item.passed} of {item.runs} passed on {resolved.label}{': ' + item.outcome if item.outcome else ''}")
+    if as_json:
+        print(json.dumps(item.model_dump(mode="json", by_alias=True), indent=1))
+    _log(f"{item.passed} of {item.runs} passed on {found.label}{': ' + item.outcome if item.outcome else ''}")
     raise typer.Exit(0 if item.passed == item.runs else 1)
 
 
-def tell_actions(night: Night, known: Sequence[str] | dict[str, str]) -> None:
-    """Write the outputs, the step summary and the annotations of a run, where there is a step of Actions."""
+def tell_night(night: Night, known: Collection[str], console: Console, as_json: bool = False) -> None:
+    """Print the result of a run; in a step of Actions also write its outputs, summary and annotations.
+
+    A quiet console prints the headline and where the report is.
+    """
     place = place_of(os.environ)
-    new = night.new_and_confirmed(list(known))
-    verdict = "no-data" if not night.run.complete else "new" if new else "nothing-new"
-    write_outputs(place.output, {"verdict": verdict, "new": str(len(new)), "run-dir": str(night.folder)})
+    new = night.new_and_confirmed(known)
+    write_outputs(
+        place.output, {"verdict": verdict_of(night, known), "new": str(len(new)), "run-dir": str(night.folder)}
+    )
     if place.summary:
         write_summary(place.summary, (night.folder / "summary.md").read_text())
-    _print_notes([(finding.title, str(finding.setting)) for finding in new], place)
+    print_summary(console, night.run, night.verdicts, night.changes, night.findings)
+    _print_notes([(finding.title, str(finding.setting)) for finding in new], place, as_json)
+    if as_json:
+        print(json.dumps(outcome(night, known), indent=1))
+        return
+    if console.quiet:
+        print(line(headline(night.run, night.verdicts, night.changes, night.findings).text))
+    print(f"report: {night.folder / 'report.html'}")
 
 
-def _print_notes(texts: Sequence[tuple[str, str]], place: Place) -> None:
+def in_actions() -> bool:
+    """Return whether this is a step of GitHub Actions."""
+    return place_of(os.environ).run_id > 0
+
+
+def _print_notes(texts: Sequence[tuple[str, str]], place: Place, as_json: bool) -> None:
     if place.run_id:
         for row in notes("error", texts):
-            print(row)
+            print(row, file=sys.stderr if as_json else sys.stdout)
 
 
 def _tracker(

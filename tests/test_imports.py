@@ -48,3 +48,15 @@ def test_the_worker_needs_nothing_of_ours_and_an_old_python_only(path: Path) -> 
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names | LIBRARIES | own
+
+
+def test_builds_are_resolved_with_the_configuration_and_in_no_other_way() -> None:
+    importers = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "d3bot").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "d3bot.builds"
+        and "resolve" in {n.name for n in node.names}
+    ]
+    assert importers == ["d3bot/flow/resolved.py"]

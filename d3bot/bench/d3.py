@@ -14,11 +14,12 @@ from rich.console import Console
 
 from d3bot.bench.d3_rule import differs
 from d3bot.bench.trials import run_each
-from d3bot.builds import load_faults, make_overlay, resolve
+from d3bot.builds import load_faults, make_overlay
 from d3bot.config import Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.harness import Harness
+from d3bot.flow.resolved import resolved
 from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import canonical_setting, obstacle, script_env, standing_settings
 from d3bot.frameworks.layers import KINDS
@@ -86,7 +87,7 @@ def bench_d3(config: Config, faults: Path | None, only: Sequence[str], console: 
         raise SpecError(f"--only {min(unknown)}: there is no such fault in {faults or '--faults'}")
     rows = []
     for spec in config.builds:
-        stock = resolve(spec, config.cache)
+        stock = resolved(spec, config)
         kinds = {"theirs": d3_trials(stock.framework, config.seed or 0, config.fresh), "mine": _ours(stock, config)}
         healthy = {kind: _observe(stock, trials, config.workers) for kind, trials in kinds.items()}
         sides = {kind: _side(seen) for kind, seen in healthy.items()}
@@ -96,7 +97,7 @@ def bench_d3(config: Config, faults: Path | None, only: Sequence[str], console: 
                 continue
             with tempfile.TemporaryDirectory(prefix="d3bot-fault-") as folder:
                 overlay = make_overlay(fault.patch, Path(stock.python), Path(folder) / "overlay")
-                faulty = resolve(f"overlay:{overlay}+python:{stock.python}", config.cache)
+                faulty = resolved(f"overlay:{overlay}+python:{stock.python}", config)
                 found = {
                     kind: _side(_observe(faulty, trials, config.workers), healthy[kind])
                     for kind, trials in kinds.items()

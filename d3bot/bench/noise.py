@@ -10,12 +10,12 @@ import numpy as np
 from rich.console import Console
 
 from d3bot.bench.trials import run_each
-from d3bot.builds import resolve
 from d3bot.config import Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.harness import Harness
 from d3bot.flow.planning import fresh_trials
+from d3bot.flow.resolved import resolved
 from d3bot.frameworks import script_env
 from d3bot.generate import PER_CASE, fresh_cases
 from d3bot.report.terminal import Progress
@@ -51,7 +51,7 @@ def bench_noise(config: Config, trials: int, console: Console) -> NoiseReport:
     seed = config.seed or 0
     rows, failing = [], 0
     for spec in config.builds:
-        build = resolve(spec, config.cache)
+        build = resolved(spec, config)
         seen = _run(build, config, trials, seed, console)
         rows.append(_row(build, seen))
         failing += sum(verdict.failing for verdict, _ in seen)

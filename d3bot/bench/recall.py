@@ -14,13 +14,14 @@ from rich.console import Console
 
 from d3bot.bench.d3_rule import differs
 from d3bot.bench.trials import run_each
-from d3bot.builds import Fault, load_faults, make_overlay, resolve
+from d3bot.builds import Fault, load_faults, make_overlay
 from d3bot.config import Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.findings.key import is_catch_all
 from d3bot.flow.harness import Harness, Judged
 from d3bot.flow.planning import fresh_trials
+from d3bot.flow.resolved import resolved
 from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import script_env, standing_settings
 from d3bot.generate import fresh_cases, plan
@@ -153,7 +154,8 @@ class _Healthy:
 
 def _stocks(config: Config, needed: set[Framework]) -> dict[Framework, Build]:
     """Return the stock build of each framework of which a fault is to be planted."""
-    builds = {build.framework: build for build in (resolve(spec, config.cache) for spec in config.builds)}
+    found = (resolved(spec, config) for spec in config.builds)
+    builds = {build.framework: build for build in found}
     missing = needed - builds.keys()
     if missing:
         raise SpecError(f"--build: no build of {min(missing)} for its faults; name one, or choose faults with --only")
@@ -170,7 +172,7 @@ def _row(fault: Fault, stock: Build, healthy: _Healthy, config: Config, cap: flo
     }
     with tempfile.TemporaryDirectory(prefix="d3bot-fault-") as folder:
         overlay = make_overlay(fault.patch, Path(stock.python), Path(folder) / "overlay")
-        faulty = resolve(f"overlay:{overlay}+python:{stock.python}", config.cache)
+        faulty = resolved(f"overlay:{overlay}+python:{stock.python}", config)
         with Pool(faulty, script_env(framework), config.workers) as pool:
             harness = Harness(pool, Path(folder) / "scripts", Pace())
             columns = {name: _hunt(harness, healthy, trials, config.workers, cap) for name, trials in planned.items()}

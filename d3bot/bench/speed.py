@@ -16,7 +16,6 @@ from typing import Literal
 
 from rich.console import Console
 
-from d3bot.builds import resolve
 from d3bot.config import Config
 from d3bot.engine.jobs import Job
 from d3bot.engine.pace import Pace
@@ -24,6 +23,7 @@ from d3bot.engine.pool import Pool
 from d3bot.engine.script import run_script
 from d3bot.flow.format import format_files
 from d3bot.flow.harness import Harness, Judged
+from d3bot.flow.resolved import resolved
 from d3bot.frameworks import find_settings, render, script_env
 from d3bot.generate import PER_CASE, fresh_cases, plan
 from d3bot.spec import Build, Trial
@@ -107,7 +107,7 @@ def bench_speed(config: Config, trials: int, scripts: int, console: Console) -> 
     """
     rows: list[SpeedRow] = []
     for spec in config.builds:
-        rows += _rows(resolve(spec, config.cache), config, trials, scripts, console)
+        rows += _rows(resolved(spec, config), config, trials, scripts, console)
     return SpeedReport(tuple(rows))
 
 

@@ -39,11 +39,16 @@ def commit_count(described: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def place_of_commit(described: str) -> tuple[str, int] | None:
+    """Return the tag of a described source and how many commits after it it is; None where that is not told."""
+    count = commit_count(described)
+    return None if count is None else (_DESCRIBED.sub("", described), count)
+
+
 def older_code(before: str, after: str) -> bool:
     """Return whether the later of two builds is known to be of older code: the same tag, fewer commits after it."""
-    first, second = commit_count(before), commit_count(after)
-    same_tag = _DESCRIBED.sub("", before) == _DESCRIBED.sub("", after)
-    return first is not None and second is not None and same_tag and second < first
+    first, second = place_of_commit(before), place_of_commit(after)
+    return first is not None and second is not None and first[0] == second[0] and second[1] < first[1]
 
 
 def reference(name: str, version: str, commit: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from d3bot.bisect import Memo, conclusion
-from d3bot.builds import NoDataError, resolve
+from d3bot.builds import NoDataError
 from d3bot.builds.candidates import newest_end, read_end, span
 from d3bot.builds.index import Index
 from d3bot.builds.spec import PINNED
@@ -20,6 +20,7 @@ from d3bot.flow.confirm import script_attempt
 from d3bot.flow.finding import issue_of, write_narrowest
 from d3bot.flow.harness import Harness
 from d3bot.flow.replay import load_trial
+from d3bot.flow.resolved import resolved
 from d3bot.frameworks import script_env
 from d3bot.history.finding_folder import FINDINGS, FindingFolder, read_finding, write_finding
 from d3bot.spec import Bisection, Build, Finding, Framework, SpecError, Trial, Verdict
@@ -93,7 +94,7 @@ def bisect_source(
         raise SpecError("bisect needs an end: --bad VERSION where it fails, --good VERSION where it passes, or both")
     if source.is_dir():
         folder = read_finding(source)
-        build = _resolved(build_spec, config, log) if build_spec else folder.finding.build
+        build = resolved(build_spec, config, log) if build_spec else folder.finding.build
         question = question_of(build, folder.finding.verdict, config.index, good, bad)
         result = bisect_finding(folder, question, build, config, log)
         record(folder, result)
@@ -102,7 +103,7 @@ def bisect_source(
     if len(trials) > 1:
         raise SpecError(f"{source}: has {len(trials)} settings; name one with --setting")
     framework = trials[0].case.framework
-    build = _resolved(build_spec or PINNED[framework], config, log, framework)
+    build = resolved(build_spec or PINNED[framework], config, log, framework)
     if build.framework != framework:
         raise SpecError(f"--build {build_spec}: is {build.framework}, but this is a case of {framework}")
     return bisect_trial(trials[0], build, config, (good, bad), log)
@@ -115,10 +116,6 @@ def record(folder: FindingFolder, result: Bisection) -> Finding:
     body = f"# {issue.title}\n\n{issue.body}"
     write_finding(folder.path.parent.parent, finding, folder.script, folder.output_bad, folder.output_good, body)
     return finding
-
-
-def _resolved(spec: str, config: Config, log: Callable[[str], None], framework: Framework | None = None) -> Build:
-    return resolve(spec, config.cache, log, framework, config.index, config.stale_days)
 
 
 def bisect_finding(
@@ -204,7 +201,7 @@ def scripts(script: Path) -> Script:
 
 def resolver(config: Config, log: Callable[[str], None], framework: Framework) -> Resolve:
     """Return what installs a build from the configured indexes into the cache."""
-    return lambda spec: _resolved(spec, config, log, framework)
+    return lambda spec: resolved(spec, config, log, framework)
 
 
 def discarder(cache: Path) -> Callable[[Build], None]:

@@ -4,14 +4,22 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal
 
-from d3bot.bisect import Answer, Memo, OutOfTimeError, Searched, search
+from d3bot.bisect import Answer, Memo, OutOfTimeError, Searched, by_commit, search
 from d3bot.builds import NoDataError
 from d3bot.builds.candidates import Option, Span
-from d3bot.builds.upstream import REPOSITORIES, Resolves, ask_github, compare_link, older_code, reference
+from d3bot.builds.upstream import (
+    REPOSITORIES,
+    Resolves,
+    ask_github,
+    compare_link,
+    older_code,
+    place_of_commit,
+    reference,
+)
 from d3bot.engine.jobs import EngineError
 from d3bot.spec import Attempt, Bisection, BisectStatus, Build, Point, Verdict
 
@@ -72,6 +80,9 @@ class _Bisector:
         self._question = question
         self._means = means
         self._options = question.span.options
+        self._order = list(range(len(self._options)))
+        """The options from the oldest code to the newest: as the index dates them, until commits say otherwise."""
+        self._between: tuple[int, ...] = ()
         self._points: dict[int, Point] = {}
         self._key = question.failure.key if question.failure else ""
         self._builds: dict[int, Future[Build]] = {}
@@ -87,9 +98,35 @@ class _Bisector:
         self._installer.shutdown(wait=True, cancel_futures=True)
 
     def result(self) -> Bisection:
-        old: Literal["good", "bad"] = "good" if self._question.direction == "broke" else "bad"
-        found = search(len(self._options), self._ask, old, self._around)
+        """Search; if the commits of what was run say that nights are out of order, search again in that of the code.
+
+        Answers are kept, so that each further search asks only what the new order makes necessary.
+        """
+        found = self._search()
+        while (order := by_commit([self._commit(index) for index in range(len(self._options))])) != self._order:
+            self._order = order
+            found = self._search()
         return self._told(found)
+
+    def _search(self) -> Searched:
+        old: Literal["good", "bad"] = "good" if self._question.direction == "broke" else "bad"
+        order = self._order
+        found = search(
+            len(order),
+            lambda place: self._ask(order[place]),
+            old,
+            lambda first, last, ahead: self._around(order[first], order[last], [order[place] for place in ahead]),
+        )
+        self._between = () if found.old is None or found.new is None else tuple(order[found.old + 1 : found.new])
+        return replace(
+            found,
+            old=None if found.old is None else order[found.old],
+            new=None if found.new is None else order[found.new],
+        )
+
+    def _commit(self, index: int) -> tuple[str, int] | None:
+        point = self._points.get(index)
+        return place_of_commit(point.commit) if point else None
 
     def _ask(self, index: int) -> Answer:
         if index not in self._points:
@@ -172,12 +209,12 @@ class _Bisector:
             key=self._key,
             good=good,
             bad=bad,
-            points=tuple(self._points[index] for index in sorted(self._points)),
-            notes=(*question.span.notes, *self._inversions()),
+            points=tuple(self._points[index] for index in self._order if index in self._points),
+            notes=(*question.span.notes, *self._inversions(), *self._resorted()),
         )
         if status != "found" or found.old is None or found.new is None or old is None or new is None:
             return result
-        between = tuple(self._points[index] for index in range(found.old + 1, found.new))
+        between = tuple(self._points[index] for index in self._between)
         compare, checked = self._compare(old, new)
         rechecked, agrees = self._recheck(found.old, found.new, broke)
         return result.model_copy(
@@ -198,6 +235,11 @@ class _Bisector:
             for before, after in itertools.pairwise(points)
             if older_code(before.commit, after.commit)
         ]
+
+    def _resorted(self) -> tuple[str, ...]:
+        if self._order == sorted(self._order):
+            return ()
+        return ("re-sorted: the builds are taken in the order of their commits, which is not that of their nights",)
 
     def _compare(self, old: Point, new: Point) -> tuple[str, bool | None]:
         """Return the compare link and whether both ends exist upstream; none for one that does not (I4)."""

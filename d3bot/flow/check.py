@@ -12,6 +12,7 @@ from d3bot.history.changes import NEWS, compare
 from d3bot.history.check import Check, Outcome, Row, write_check
 from d3bot.history.files import write_atomic
 from d3bot.report.check import check_markdown
+from d3bot.report.terminal import print_summary
 from d3bot.spec import Build, Change, SpecError
 
 
@@ -29,10 +30,13 @@ def run_check(config: Config, base: str, head: str, out: Path, console: Console,
     common = {"seed": seed, "previous": "", "out": None}
     before = config.model_copy(update=common | {"builds": (base,), "base": ""})
     after = config.model_copy(update=common | {"builds": (head,), "base": base})
-    console.print("base:", highlight=False)
-    old = run_night(before, out / "base", console, look=False)
-    console.print("head:", highlight=False)
-    new = run_night(after, out / "head", console)
+    nights = []
+    for side, told, look in (("base", before, False), ("head", after, True)):
+        console.print(f"{side}:", highlight=False)
+        night = run_night(told, out / side, console, look=look)
+        print_summary(console, night.run, night.verdicts, night.changes, night.findings)
+        nights.append(night)
+    old, new = nights
     check = judge(old, new, baseline)
     write_check(out, check)
     write_atomic(out / "summary.md", check_markdown(check, config.templates))

@@ -32,6 +32,13 @@ def listing(what: str, seeds: Path) -> list[Row]:
             raise SpecError(f"list {what}: there is no such list; there are {', '.join(LISTS)}")
 
 
+def complete_settings(incomplete: str) -> list[str]:
+    """Return the families and standing settings that begin so, for a shell's completion."""
+    names = {name for framework in FRAMEWORKS for name in families(framework)}
+    names |= {str(setting) for framework in FRAMEWORKS for setting in standing_settings(framework)}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
 def _settings() -> list[Row]:
     return [
         {

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from d3bot import __version__
-from d3bot.builds import prune, resolve
+from d3bot.builds import prune
 from d3bot.builds.candidates import spec_of
 from d3bot.builds.identify import environment_changes
 from d3bot.builds.upstream import night_notes
@@ -31,6 +31,7 @@ from d3bot.flow.harness import Harness
 from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import load_plan, write_plan
 from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
+from d3bot.flow.resolved import resolved
 from d3bot.flow.same_wrong import SameWrong
 from d3bot.flow.totals import totals
 from d3bot.frameworks import script_env
@@ -38,7 +39,7 @@ from d3bot.frameworks.registry import check_globs
 from d3bot.history.changes import NEWS, compare
 from d3bot.history.finding_folder import read_finding
 from d3bot.history.folder import RunWriter, write_changes
-from d3bot.report.terminal import Progress, print_summary
+from d3bot.report.terminal import Progress
 from d3bot.spec import (
     Build,
     Change,
@@ -125,7 +126,8 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
             )
             for build in builds
         }
-        with Progress(console, None if ends else len(trials) - len(verdicts)) as progress:
+        total = None if ends else len(trials) - len(verdicts)
+        with Progress(console, total, 60 * config.minutes if config.minutes else None) as progress:
             while True:
                 for build in builds:
                     mine = [t for t in trials if t.case.framework == build.framework and t.id not in verdicts]
@@ -160,7 +162,6 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
             gather(before.folder, of_framework, failing, out, config.confirmations, config.shard)
         seconds = round(run.seconds + time.monotonic() - began, 1)
         night = _finish(out, run, trials, ordered, findings, before, seconds, writer, config.templates)
-    print_summary(console, night.run, night.verdicts, night.changes, night.findings)
     return night
 
 
@@ -168,7 +169,7 @@ def _resolve_all(specs: Sequence[str], config: Config, console: Console) -> tupl
     def log(text: str) -> None:
         console.print(text, highlight=False, markup=False)
 
-    builds = tuple(resolve(spec, config.cache, log, index=config.index, stale_days=config.stale_days) for spec in specs)
+    builds = tuple(resolved(spec, config, log) for spec in specs)
     frameworks = [build.framework for build in builds]
     if len(set(frameworks)) != len(frameworks):
         raise SpecError("--build: one build a framework in one run; run twice and use `d3bot compare`, or --base")

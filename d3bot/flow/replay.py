@@ -5,12 +5,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from d3bot.builds import resolve
 from d3bot.builds.spec import PINNED
+from d3bot.config import Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.format import format_files
 from d3bot.flow.harness import Harness
+from d3bot.flow.resolved import resolved
 from d3bot.flow.seeds import read_seed
 from d3bot.frameworks import View, canonical_setting, obstacle, render, script_env, standing_settings
 from d3bot.history.finding_folder import read_finding
@@ -48,10 +49,10 @@ def load_trial(source: Path, setting: str | None) -> list[Trial]:
     return trials
 
 
-def replay_trial(trials: Sequence[Trial], build_spec: str | None, cache: Path) -> list[Verdict]:
+def replay_trial(trials: Sequence[Trial], build_spec: str | None, config: Config) -> list[Verdict]:
     """Run the trials on a build (the pinned one of their framework if none is named) and return their verdicts."""
     framework = trials[0].case.framework
-    build = resolve(build_spec or PINNED[framework], cache, framework=framework)
+    build = resolved(build_spec or PINNED[framework], config, framework=framework)
     if build.framework != framework:
         raise SpecError(f"--build {build_spec}: is {build.framework}, but this is a case of {framework}")
     with (

@@ -13,7 +13,7 @@ MAX_BYTES = 1024**3
 
 _TOP = frozenset(
     {"run.json", "verdicts.jsonl", "changes.json", "plan.json", "report.html", "summary.md", "decisions.json"}
-    | {"evidence.json", "check.json", "history.json", "history.html"}
+    | {"evidence.json", "check.json", "history.json", "history.html", "coverage.json"}
 )
 _FINDING = r"(?:case\.toml|setting\.toml|repro\.py|finding\.json|output-bad\.txt|output-good\.txt|issue\.md)"
 _BELOW = re.compile(rf"(?:findings|fixed)/[a-z0-9][a-z0-9_-]{{0,119}}/{_FINDING}")

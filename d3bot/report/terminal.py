@@ -70,18 +70,26 @@ class Progress:
     """Shows what runs, what just failed and the time left.  Use as a context; may be called from several threads.
 
     On a terminal it is a bar below the failures; elsewhere each verdict that is not a pass is a line, and a line every
-    half minute says how far the run is.  `clock` returns seconds.
+    half minute says how far the run is.  `total` is the number of trials, None for a run that goes on for `seconds`.
+    `clock` returns seconds.
     """
 
-    def __init__(self, console: Console, total: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        console: Console,
+        total: int | None,
+        seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._console = console
         self._total = total
+        self._seconds = seconds
         self._clock = clock
         self._began = self._spoke = clock()
         self._kinds: Counter[Kind] = Counter()
         self._lock = threading.Lock()
         self._bar: rich.progress.Progress | None = None
-        if console.is_terminal:
+        if console.is_terminal and not console.quiet:
             self._bar = rich.progress.Progress(
                 rich.progress.BarColumn(bar_width=24),
                 rich.progress.MofNCompleteColumn(),
@@ -107,7 +115,7 @@ class Progress:
     def running(self, trial: Trial) -> None:
         """Say which trial began."""
         if self._bar:
-            self._bar.update(self._task, description=f"{self._failures()}{trial.setting}")
+            self._bar.update(self._task, description=self._doing(str(trial.setting)))
 
     def finished(self, verdict: Verdict) -> None:
         """Count a verdict, and show it where it is not a pass."""
@@ -117,7 +125,7 @@ class Progress:
                 shown = f"{verdict.kind} {verdict.framework} {verdict.setting} {verdict.case}: {verdict.reason}"
                 _print(self._console, f"{SYMBOLS[verdict.kind]} {line(shown, 300)}", STYLES[verdict.kind])
             if self._bar:
-                self._bar.update(self._task, advance=1, description=f"{self._failures()}{line(verdict.setting)}")
+                self._bar.update(self._task, advance=1, description=self._doing(line(verdict.setting)))
             elif self._clock() - self._spoke >= _HEARTBEAT_S:
                 self._spoke = self._clock()
                 _print(self._console, self._state())
@@ -130,11 +138,23 @@ class Progress:
         failing = sum(self._kinds[kind] for kind in FAILING)
         return f"{failing} failing · " if failing else ""
 
+    def _doing(self, setting: str) -> str:
+        left = self._left(self._clock() - self._began, 0)
+        return f"{self._failures()}{left.removeprefix(', ') + ' · ' if left else ''}{setting}"
+
+    def _left(self, elapsed: float, done: int) -> str:
+        """Return the time left in words, empty where it is not known."""
+        if self._seconds is not None:
+            return f", about {duration(max(0.0, self._seconds - elapsed))} left"
+        if self._total and done:
+            return f", about {duration(elapsed / done * (self._total - done))} left"
+        return ""
+
     def _state(self) -> str:
         done = self._kinds.total()
         elapsed = self._clock() - self._began
         trials = f"{done} of {times(self._total, 'trial')}" if self._total else times(done, "trial")
-        left = f", about {duration(elapsed / done * (self._total - done))} left" if self._total and done else ""
+        left = self._left(elapsed, done)
         return f"{trials} in {duration(elapsed)}, {self._failures() or '0 failing · '}".rstrip(" ·") + left
 
 

@@ -177,7 +177,7 @@ def test_older_code_on_a_later_night_is_flagged(lab: Lab) -> None:
     lab.night(12, FIRST, count=110)
     result = lab.bisect("2026-10-10", "2026-10-12", of=12)
     assert result.status == "found"
-    assert [note.partition(":")[0] for note in result.notes] == ["older-code"]
+    assert [note.partition(":")[0] for note in result.notes] == ["older-code", "re-sorted"]
     assert "9.9.0.dev20261011" in result.notes[0]
 
 
@@ -288,3 +288,19 @@ def test_i4_a_commit_that_upstream_does_not_know_is_not_shown(lab: Lab) -> None:
     assert shown(lambda repository, reference: True) == (True, True)
     assert shown(lambda repository, reference: None) == (True, None)
     assert shown(lambda repository, reference: reference != "0000011") == (False, False)
+
+
+def test_a_night_of_older_code_is_taken_in_the_order_of_the_code(lab: Lab) -> None:
+    lab.night(10)
+    lab.night(11)
+    lab.night(12, count=9)  # built from older code than the two nights before
+    lab.night(13, FIRST)
+    lab.night(14, FIRST)
+    result = lab.bisect("2026-10-10", "2026-10-14", of=14)
+    assert result.status == "found"
+    assert (result.good and result.good.version[-2:], result.bad and result.bad.version[-2:]) == ("11", "13")
+    assert result.compare.endswith("/compare/000000b...000000d")
+    assert [point.version[-2:] for point in result.points] == ["12", "10", "11", "13", "14"]
+    assert any(note.startswith("re-sorted") for note in result.notes)
+    assert any(note.startswith("older-code") for note in result.notes)
+    assert len(lab.tried) == len(set(lab.tried)), "nothing is run twice for the new order"

@@ -128,3 +128,19 @@ def test_on_a_terminal_a_bar_shows_what_runs_and_the_failures():
     assert "⧖ hung torch fsdp2(world=2, shard_dim=1) c1: it is hung" in text
     assert "1/3" in text
     assert "1 failing · ddp(world=2)" in text
+
+
+def test_a_run_of_so_many_minutes_tells_what_is_left_of_them():
+    now = 0.0
+    screen = Console(file=io.StringIO(), width=200)
+    with Progress(screen, None, seconds=300, clock=lambda: now) as progress:
+        now = 60.0
+        progress.finished(verdict())
+    assert "about 4 min 00 s left" in screen.file.getvalue()
+
+
+def test_a_quiet_console_shows_nothing():
+    screen = Console(file=io.StringIO(), width=200, quiet=True, force_terminal=True)
+    with Progress(screen, 1) as progress:
+        progress.finished(verdict("hung"))
+    assert screen.file.getvalue() == ""
