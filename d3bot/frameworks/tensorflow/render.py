@@ -26,7 +26,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     special = family.context(case, setting)
     buffers = "batch_norm" in case.ops() and "buffer" in view.roles and not special.get("copies")
     context = common_context(family, case, setting, ENV, docstring, view) | {
-        "build_lines": build_lines(case),
+        "build_lines": _build_lines(case, bool(special.get("lookup"))),
         "data_lines": _data_lines(case, shapes),
         "model_inputs": names[0] if len(names) == 1 else f"[{', '.join(names)}]",
         "losses": _losses(case, shapes),
@@ -43,12 +43,19 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "copies": False,
         "uneven": False,
         "sees_rows": False,
+        "lookup": False,
         "last": buffers or bool(view.roles & {"param", "predict"}),
         **special,
     }
     half = _JINJA.get_template("half.py.j2").render(context).strip("\n")
     text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
     return assemble(family, case, setting, ENV, half, text)
+
+
+def _build_lines(case: Case, lookup: bool) -> list[str]:
+    """With `lookup` embeddings are of the class that the script defines for tables in shards."""
+    lines = build_lines(case)
+    return [line.replace("keras.layers.Embedding(", "Lookup(") for line in lines] if lookup else lines
 
 
 def _data_lines(case: Case, shapes: Mapping[str, Shape]) -> list[str]:

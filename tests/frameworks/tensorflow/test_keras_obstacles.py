@@ -29,6 +29,13 @@ TABLE: list[tuple[str, Case, str, str]] = [
     ("a worker without rows", case(batch=3), "multi_worker(workers=4)", "leaves a worker of 4 without a row"),
     ("batch norm on workers", case(layers=NORM), "multi_worker(workers=2, shard=data)", ""),
     ("batch norm, rows unknown", case(layers=NORM), "multi_worker(workers=2, shard=off)", "which rows a worker gets"),
+    (
+        "one shard of each",
+        case(),
+        "parameter_server(workers=1, partitioner=fixed)",
+        "one server holds every variable whole",
+    ),
+    ("shards", case(), "parameter_server(workers=1, servers=2, partitioner=fixed)", ""),
     ("frozen from the start", case(loop="fit", freeze=(Freeze(layer="hidden"),)), "mirrored(replicas=2)", ""),
     ("frozen later", case(freeze=(Freeze(layer="hidden", at=1),)), "mirrored(replicas=2)", ""),
     (

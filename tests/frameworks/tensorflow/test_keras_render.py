@@ -62,6 +62,7 @@ def test_settings_share_a_reference_unless_replicas_keep_statistics(
         ("multi_worker(workers=2, shard=file)", "tf.data.TextLineDataset(files)"),
         ("multi_worker(workers=2, shard=off)", "np.split(array, WORKERS)[rank]"),
         ("multi_worker(workers=2, shard=function)", "strategy.distribute_datasets_from_function(own_rows)"),
+        ("parameter_server(workers=1, servers=2, partitioner=min_size)", "MinSizePartitioner(64, max_shards=2)"),
         ("parameter_server(workers=2, servers=3)", 'JOBS = {"worker": 2, "ps": 3}'),
     ],
 )
@@ -92,6 +93,14 @@ def test_options_of_a_setting(setting: str, written: str) -> None:
 )
 def test_what_a_case_says_stands_in_the_script(changes: dict[str, object], written: str) -> None:
     assert written in render(case(**changes), Setting.parse("mirrored(replicas=2)"), "doc").text
+
+
+def test_a_table_in_shards_is_looked_up_in_its_shards() -> None:
+    one = case(inputs=TOKENS, layers=(layer("embed", "embedding", "words", dim=3),))
+    text = render(one, Setting.parse("parameter_server(workers=1, servers=2, partitioner=fixed)"), "doc").text
+    assert "Lookup(9, 3" in text
+    assert "keras.layers.Embedding(9" not in text
+    assert "class Lookup" not in render(one, Setting.parse("parameter_server(workers=1, servers=2)"), "doc").text
 
 
 def test_losses_of_a_sequence_are_averaged_to_one_an_example() -> None:

@@ -47,6 +47,7 @@ PICTURE = (
 HEALTHY: list[tuple[Case, str]] = [
     (SEQUENCE, "mirrored(replicas=2)"),
     (SEQUENCE, "parameter_server(workers=2)"),
+    (SEQUENCE, "parameter_server(workers=1, servers=2, partitioner=fixed)"),
     (case(batch=7), "mirrored(replicas=3)"),
     (case(batch=7), "multi_worker(workers=2)"),
     (case(freeze=(Freeze(layer="hidden", at=1),)), "multi_worker(workers=2, shard=file)"),
