@@ -7,7 +7,6 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.settings.common import case_obstacle
 from d3bot.spec import ArrayName, Case, Setting
 
-
 _PARTITIONERS = {
     "none": "",
     "fixed": "FixedShardsPartitioner({servers})",
@@ -71,8 +70,8 @@ FAMILY = Family(
         source='"Schedules fn to be dispatched to a worker for asynchronous execution"; "Blocks until all the '
         'scheduled functions have finished execution" (tf.distribute.coordinator.ClusterCoordinator: schedule, join, '
         '2.21); "the resulting variables created in scope are sharded across the parameter servers"; '
-        "\"`tf.nn.embedding_lookup` on the other hand doesn't apply the tensor conversion, and performs parallel lookups "
-        'on the variable components instead"; "When using Model.fit, currently only the DatasetCreator input type is supported" '
+        '"`tf.nn.embedding_lookup` ... performs parallel lookups on the variable components instead"; "When using '
+        'Model.fit, currently only the DatasetCreator input type is supported" '
         "(tf.distribute.experimental.ParameterServerStrategy, 2.21)",
         reference="The whole batch of each step in one process.",
         exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise. The noise bound.",
