@@ -19,7 +19,7 @@ from d3bot.bench.noise import bench_noise
 from d3bot.bench.recall import bench_recall
 from d3bot.bench.speed import bench_speed, table_rows
 from d3bot.bisect import describe
-from d3bot.builds import NoDataError, default_cache
+from d3bot.builds import NoDataError
 from d3bot.builds.spec import PINNED
 from d3bot.cli_github import add_commands, in_actions, tell_night
 from d3bot.cli_options import (
@@ -34,7 +34,7 @@ from d3bot.cli_options import (
     Workers,
 )
 from d3bot.config import Config, load_config
-from d3bot.doctor import diagnose
+from d3bot.doctor import Check, diagnose, preflight
 from d3bot.flow.bisect import bisect_source
 from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
@@ -126,6 +126,7 @@ def run(
     folder = out or loaded.out or Path("runs") / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
     if resume and not folder.exists():
         raise SpecError(f"--resume: {folder} is not there; give the run folder with --out")
+    preflight(loaded.cache, folder)
     known = load_known(loaded.seeds)
     console = Console(stderr=as_json, highlight=False, quiet=quiet)
     try:
@@ -263,9 +264,11 @@ def promote(
 
 
 @app.command()
-def doctor(as_json: JsonFlag = False) -> None:
+def doctor(as_json: JsonFlag = False, config: ConfigFile = None) -> None:
     """Say what this machine can and cannot test, and what to mend; exit 3 if something must be mended."""
-    checks = diagnose(default_cache(), Path.cwd())
+    loaded = _config(config)
+    told = json.dumps(loaded.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+    checks = [*diagnose(loaded.cache, loaded.out or Path.cwd()), Check("configuration", True, told)]
     if as_json:
         rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "mend": c.mend} for c in checks]
         print(json.dumps(rows, indent=1))

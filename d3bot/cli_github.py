@@ -17,6 +17,7 @@ from rich.console import Console
 from d3bot import __version__
 from d3bot.cli_options import ConfigFile, JsonFlag, QuietFlag, Seed, SeedsFolder, SettingGlobs, Workers
 from d3bot.config import TrackerConfig, load_config
+from d3bot.doctor import preflight
 from d3bot.findings.lifecycle import Decision
 from d3bot.findings.markdown import code, line, plain
 from d3bot.flow.check import run_check
@@ -125,6 +126,7 @@ def check(
     loaded = load_config(config, cli=given)
     if "seeds" not in loaded.model_fields_set and not Path("seeds").is_dir():
         loaded = loaded.model_copy(update={"seeds": data_folder("seeds")})
+    preflight(loaded.cache, out)
     place = place_of(os.environ)
     progress = Console(stderr=as_json, highlight=False, quiet=quiet)
     try:

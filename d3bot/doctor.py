@@ -5,6 +5,7 @@ Looking (`probe`) is apart from judging (`judge`), which is a pure function of t
 
 import os
 import platform
+import resource
 import shutil
 import socket
 import sys
@@ -26,6 +27,8 @@ OUT_GIB = 0.5
 """A run folder holds text; what needs room is the arrays of the trials in flight."""
 GIB_PER_WORLD = 3.0
 """A preloaded parent, the ranks forked from it, and the noise runs beside them."""
+PORTS = 1000
+FILES = 1024
 SHM_MIB = 64
 """Containers get this much by default, which NCCL and data loader workers outgrow."""
 
@@ -56,6 +59,8 @@ class Environment:
     name: str
     detail: str
     error: str = ""
+    cuda: str = ""
+    nccl: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,12 @@ class Facts:
     cores: int
     loopback: str
     """Why no port can be bound on 127.0.0.1, or empty."""
+    hostname: str
+    """Why this machine's own name has no address, or empty."""
+    ports: int
+    """How many ports the system gives out by itself."""
+    files: int
+    """How many files a process may have open; 0 for any number."""
     shm_mib: float | None
     """Size of /dev/shm, or None where there is none."""
     uv: bool
@@ -100,10 +111,29 @@ def judge(facts: Facts) -> list[Check]:
         _memory(facts),
         _cores(facts),
         _loopback(facts),
+        _hostname(facts),
+        _ports(facts),
+        _files(facts),
         _shm(facts),
         _gpus(facts),
         *_environments(facts),
+        _nccl(facts),
     ]
+
+
+def preflight(cache: Path, out: Path) -> None:
+    """NoDataError if a run cannot even begin here: that is no fault of the library, and must never look like one.
+
+    Takes some milliseconds; what needs a library imported is left to the doctor.
+    """
+    looks = (
+        _disk("disk for the run", _folder(out), OUT_GIB, "choose another --out"),
+        _disk("disk for environments", _folder(cache), OUT_GIB, "set D3BOT_CACHE to a folder on a larger disk"),
+        _port(_bind()),
+    )
+    for check in looks:
+        if check.ok is False:
+            raise NoDataError(f"{check.name}: {check.detail}; {check.mend}")
 
 
 def _system(facts: Facts) -> Check:
@@ -156,10 +186,36 @@ def _cores(facts: Facts) -> Check:
 
 
 def _loopback(facts: Facts) -> Check:
-    if not facts.loopback:
+    return _port(facts.loopback)
+
+
+def _port(error: str) -> Check:
+    if not error:
         return Check("loopback", True, "127.0.0.1 can be bound")
     mend = "ranks meet there: bring the interface up (ip link set lo up), or allow it in the sandbox"
-    return Check("loopback", False, f"127.0.0.1 cannot be bound ({facts.loopback})", mend)
+    return Check("loopback", False, f"127.0.0.1 cannot be bound ({error})", mend)
+
+
+def _hostname(facts: Facts) -> Check:
+    if not facts.hostname:
+        return Check("host name", True, "this machine's own name has an address")
+    mend = "gloo may look it up: add the name to /etc/hosts behind 127.0.0.1"
+    return Check("host name", None, f"this machine's own name has no address ({facts.hostname})", mend)
+
+
+def _ports(facts: Facts) -> Check:
+    detail = f"{facts.ports} are given out by the system"
+    if facts.ports >= PORTS:
+        return Check("ports", True, detail)
+    mend = "ranks of many trials may find none: widen net.ipv4.ip_local_port_range, or use fewer workers"
+    return Check("ports", None, detail, mend)
+
+
+def _files(facts: Facts) -> Check:
+    detail = f"{facts.files or 'any number of'} for a process"
+    if not facts.files or facts.files >= FILES:
+        return Check("open files", True, detail)
+    return Check("open files", None, detail, f"raise the limit for many ranks: ulimit -n {FILES}")
 
 
 def _shm(facts: Facts) -> Check:
@@ -199,6 +255,15 @@ def _environments(facts: Facts) -> list[Check]:
     ]
 
 
+def _nccl(facts: Facts) -> Check:
+    """Say which environments could run NCCL here: it takes GPUs, and a build that holds CUDA and NCCL."""
+    able = [f"{item.name} (CUDA {item.cuda}, NCCL {item.nccl})" for item in facts.environments if item.nccl]
+    if len(facts.gpus) > 1 and able:
+        return Check("NCCL", True, ", ".join(able))
+    why = "there are not two GPUs" if len(facts.gpus) < 2 else "no environment made so far holds it"
+    return Check("NCCL", None, f"not tested here: {why}; ranks talk over gloo")
+
+
 def probe(cache: Path, out: Path) -> Facts:
     """Return what is seen on this machine now."""
     gpus, gpu_error = nvidia("name")
@@ -210,6 +275,9 @@ def probe(cache: Path, out: Path) -> Facts:
         memory_gib=_available_memory() / GIB,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         loopback=_bind(),
+        hostname=_own_name(),
+        ports=_port_range(),
+        files=_open_files(),
         shm_mib=shutil.disk_usage("/dev/shm").total / 2**20 if os.path.isdir("/dev/shm") else None,
         uv=shutil.which("uv") is not None,
         venv=find_spec("venv") is not None and find_spec("ensurepip") is not None,
@@ -258,10 +326,33 @@ def _bind() -> str:
     return ""
 
 
+def _own_name() -> str:
+    try:
+        socket.getaddrinfo(socket.gethostname(), None)
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return ""
+
+
+def _port_range() -> int:
+    try:
+        low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except (OSError, ValueError):
+        return PORTS
+    return high - low + 1
+
+
+def _open_files() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if soft == resource.RLIM_INFINITY else soft
+
+
 def _look(spec: str, python: Path) -> Environment:
     name = python.parent.parent.name
     try:
         build = identify(python, None, parse(spec))
     except (NoDataError, SpecError) as error:
         return Environment(name, "", str(error))
-    return Environment(name, f"{build.label}, Python {build.environment['python']}")
+    told = build.environment
+    detail = f"{build.label}, Python {told['python']}"
+    return Environment(name, detail, "", told.get("cuda", ""), told.get("nccl", ""))

@@ -1,15 +1,17 @@
 """The doctor: what each fact of a machine means, and what to do about it."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from d3bot.doctor import Check, Environment, Facts, Folder, diagnose, judge
+from d3bot.builds import NoDataError
+from d3bot.doctor import Check, Environment, Facts, Folder, diagnose, judge, preflight
 
 ROOM = Folder("/cache", 50.0)
-MADE = Environment("torch-2.13.0", "torch 2.13.0+cpu, Python 3.11.7")
+MADE = Environment("torch-2.13.0", "torch 2.13.0+cu130, Python 3.11.7", "", "13.0", "2.28.9")
 HEALTHY = Facts(
     system="Linux",
     python=(3, 12),
@@ -18,6 +20,9 @@ HEALTHY = Facts(
     memory_gib=16.0,
     cores=8,
     loopback="",
+    hostname="",
+    ports=28232,
+    files=1024,
     shm_mib=8000.0,
     uv=False,
     venv=True,
@@ -49,6 +54,13 @@ def test_a_healthy_machine_has_nothing_to_mend() -> None:
         ({"memory_gib": 1.0}, "memory", False, "close other programs"),
         ({"cores": 1}, "cores", None, "expect slow runs"),
         ({"loopback": "Cannot assign"}, "loopback", False, "ip link set lo up"),
+        ({"hostname": "Name or service not known"}, "host name", None, "/etc/hosts"),
+        ({"ports": 100}, "ports", None, "net.ipv4.ip_local_port_range"),
+        ({"files": 256}, "open files", None, "ulimit -n 1024"),
+        ({"files": 0}, "open files", True, "any number"),
+        ({}, "NCCL", True, "CUDA 13.0, NCCL 2.28.9"),
+        ({"gpus": ("H200",)}, "NCCL", None, "there are not two GPUs"),
+        ({"environments": (replace(MADE, nccl=""),)}, "NCCL", None, "no environment made so far holds it"),
         ({"shm_mib": 64.0}, "shared memory", None, "--shm-size"),
         ({"shm_mib": None}, "shared memory", None, "mount a tmpfs"),
         ({"gpus": ()}, "GPUs", None, "NCCL and CUDA kernels are not"),
@@ -83,6 +95,17 @@ def test_this_machine_is_looked_at_and_nothing_is_left(tmp_path: Path) -> None:
     assert "GiB free" in named(checks, "disk for environments").detail
     assert named(checks, "environments").ok is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_j5_a_run_that_cannot_begin_is_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preflight(tmp_path / "cache", tmp_path / "run")
+    (tmp_path / "leftover").write_text("")
+    with pytest.raises(NoDataError, match=r"disk for the run: .* cannot be written"):
+        preflight(tmp_path / "cache", tmp_path / "leftover" / "run")
+    full = shutil._ntuple_diskusage(10**9, 10**9, 0)  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    with pytest.raises(NoDataError, match=r"disk for the run: .* 0.0 GiB free; needs about 0.5 GiB: free some space"):
+        preflight(tmp_path / "cache", tmp_path / "run")
 
 
 def test_a_folder_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:
