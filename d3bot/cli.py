@@ -15,6 +15,7 @@ from rich.text import Text
 
 from d3bot import __version__
 from d3bot.bench.d3 import bench_d3
+from d3bot.bench.findings import bench_findings, told
 from d3bot.bench.noise import bench_noise
 from d3bot.bench.recall import bench_recall
 from d3bot.bench.speed import bench_speed, table_rows
@@ -309,6 +310,27 @@ def recall(
     )
     found, d3 = sum(row.found for row in rows), sum(row.d3 for row in rows)
     out_console.print(f"{found} of {len(rows)} found; by D3's rule on the same observations {d3}", markup=False)
+
+
+@bench.command("findings")
+def findings(
+    faults: Annotated[Path, typer.Option(help="Folder of faults, each with fault.patch and meta.json.")],
+    build: Builds = None,
+    seeds: SeedsFolder = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only these fault ids.")] = None,
+    cap: Annotated[float, typer.Option(help="Seconds for the trials of each fault.")] = 60.0,
+    keep: Annotated[Path | None, typer.Option(help="Folder for the findings.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the fresh cases.")] = 0,
+    workers: Workers = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Plant each fault in a stock build and see how many findings it makes, under which names, how long."""
+    loaded = _config(None, builds=build or None, seeds=seeds, seed=seed, workers=workers)
+    rows = bench_findings(loaded, faults, only or [], cap, keep, Console(stderr=True, highlight=False))
+    if as_json:
+        print(json.dumps([row.as_json() for row in rows], indent=1))
+    for text in told(rows):
+        Console(stderr=as_json, highlight=False).print(text, markup=False, soft_wrap=True)
 
 
 @bench.command("noise")

@@ -117,12 +117,8 @@ def bench_recall(config: Config, folder: Path, only: Sequence[str], cap: float, 
 
     SpecError if the folder holds no faults or `only` names one that it has not.
     """
-    faults = load_faults(folder)
-    unknown = set(only) - {fault.id for fault in faults}
-    if unknown:
-        raise SpecError(f"--only {min(unknown)}: {folder} has no such fault")
-    chosen = [fault for fault in faults if not only or fault.id in only]
-    stocks = _stocks(config, {fault.framework for fault in chosen})
+    chosen = chosen_faults(folder, only)
+    stocks = stock_builds(config, {fault.framework for fault in chosen})
     rows = []
     for framework, stock in stocks.items():
         mine = [fault for fault in chosen if fault.framework == framework]
@@ -130,7 +126,7 @@ def bench_recall(config: Config, folder: Path, only: Sequence[str], cap: float, 
             tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts,
             Pool(stock, script_env(framework), config.workers) as pool,
         ):
-            healthy = _Healthy(Harness(pool, Path(scripts), Pace()))
+            healthy = Healthy(Harness(pool, Path(scripts), Pace()))
             for fault in mine:
                 row = _row(fault, stock, healthy, config, cap)
                 rows.append(row)
@@ -139,7 +135,16 @@ def bench_recall(config: Config, folder: Path, only: Sequence[str], cap: float, 
     return rows
 
 
-class _Healthy:
+def chosen_faults(folder: Path, only: Sequence[str]) -> list[Fault]:
+    """Return the faults of a folder, or those that `only` names; SpecError if one of them is not there."""
+    faults = load_faults(folder)
+    unknown = set(only) - {fault.id for fault in faults}
+    if unknown:
+        raise SpecError(f"--only {min(unknown)}: {folder} has no such fault")
+    return [fault for fault in faults if not only or fault.id in only]
+
+
+class Healthy:
     """Verdicts of the stock build, each trial run there once."""
 
     def __init__(self, harness: Harness):
@@ -147,12 +152,13 @@ class _Healthy:
         self._known: dict[str, Verdict] = {}
 
     def passes(self, trial: Trial) -> bool:
+        """Whether the stock build passes the trial."""
         if trial.id not in self._known:
             self._known[trial.id] = self._harness.run(trial).verdict
         return self._known[trial.id].kind == "pass"
 
 
-def _stocks(config: Config, needed: set[Framework]) -> dict[Framework, Build]:
+def stock_builds(config: Config, needed: set[Framework]) -> dict[Framework, Build]:
     """Return the stock build of each framework of which a fault is to be planted."""
     found = (resolved(spec, config) for spec in config.builds)
     builds = {build.framework: build for build in found}
@@ -162,7 +168,7 @@ def _stocks(config: Config, needed: set[Framework]) -> dict[Framework, Build]:
     return {framework: build for framework, build in builds.items() if framework in needed}
 
 
-def _row(fault: Fault, stock: Build, healthy: _Healthy, config: Config, cap: float) -> Row:
+def _row(fault: Fault, stock: Build, healthy: Healthy, config: Config, cap: float) -> Row:
     framework = fault.framework
     settings = standing_settings(framework)
     seed = config.seed or 0
@@ -179,7 +185,7 @@ def _row(fault: Fault, stock: Build, healthy: _Healthy, config: Config, cap: flo
     return Row(fault.id, framework, columns)
 
 
-def _hunt(harness: Harness, healthy: _Healthy, trials: Sequence[Trial], workers: int, cap: float) -> Column:
+def _hunt(harness: Harness, healthy: Healthy, trials: Sequence[Trial], workers: int, cap: float) -> Column:
     """Run trials on the faulty build until one of them is a confirmed detection or the time is over."""
     began = time.monotonic()
     count = 0
@@ -200,7 +206,7 @@ def _hunt(harness: Harness, healthy: _Healthy, trials: Sequence[Trial], workers:
     return replace(found[0] if found else Column(False, time.monotonic() - began, count), d3=d3)
 
 
-def _detects(harness: Harness, healthy: _Healthy, judged: Judged) -> bool:
+def _detects(harness: Harness, healthy: Healthy, judged: Judged) -> bool:
     verdict = judged.verdict
     if not (verdict.failing or verdict.kind == "refused") or is_catch_all(verdict.key):
         return False

@@ -2,7 +2,19 @@
 
 from d3bot.findings.group import Group, group_failing
 from d3bot.findings.issue import Issue, render_issue
-from d3bot.findings.key import KEY_VERSION, ErrorInfo, failure_key, is_catch_all, is_key, normalise, tensor_class
+from d3bot.findings.key import (
+    KEY_VERSION,
+    ErrorInfo,
+    Symptom,
+    akin,
+    alternate_keys,
+    failure_key,
+    is_catch_all,
+    is_key,
+    normalise,
+    symptom_key,
+    tensor_class,
+)
 from d3bot.findings.lifecycle import Decision, Record, decide
 from d3bot.findings.title import title_of
 
@@ -13,6 +25,9 @@ __all__ = [
     "Group",
     "Issue",
     "Record",
+    "Symptom",
+    "akin",
+    "alternate_keys",
     "decide",
     "failure_key",
     "group_failing",
@@ -20,6 +35,7 @@ __all__ = [
     "is_key",
     "normalise",
     "render_issue",
+    "symptom_key",
     "tensor_class",
     "title_of",
 ]

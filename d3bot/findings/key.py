@@ -1,8 +1,11 @@
-"""The key of a failure: equal for one bug however often it is seen, and readable in a file name.
+"""The names of a failure: equal for one bug however often it is seen, and readable in a file name.
 
-A key is made of where the failure shows (framework, setting family, kind, role and class of the tensor), what it looks
-like (diagnosis; type, text and innermost library frames of an error) and the features that the smallest failing setting
-still needs.  It holds nothing that changes between two sightings of one bug: no numbers, paths, versions or case ids.
+The *symptom* of one trial is where the failure shows (framework, setting family, kind, role and class of the tensor)
+and what it looks like (diagnosis; type, text and innermost library frames of an error).  One cause shows under several
+symptoms, and several causes under one, so the *key* of a finding is made of its smallest trial: the symptom there and
+the features that the trial still needs.  *Alternates* are the keys under which the same cause may show as well: a
+finding that has one of them is the same.  None holds what changes between two sightings of one bug: no numbers, paths,
+versions or case ids.
 """
 
 import re
@@ -10,15 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from d3bot.findings.markdown import strip_control
-from d3bot.spec import First, Framework, Kind, Setting, canonical_json, short_hash
+from d3bot.spec import Framework, Kind, Setting, canonical_json, short_hash
 
-KEY_VERSION = 1
-"""Part of every hash: raised when the rules below change, so that old keys stay what they were."""
+SYMPTOM_VERSION = 1
+KEY_VERSION = 2
+"""Part of every hash: raised when the rules below change, so that old keys stay what they were.
+
+Until version 1 the symptom was the finding's key: it stays among a finding's aliases, so that a record of it is found.
+"""
 
 FRAMES = 3
 """Innermost frames that count.  Deeper ones say who called, which depends on the case."""
 
 MAX_KEY = 120
+
+_TELLING = 3
+"""Words of a message that say enough to know a failure by them alone."""
 
 _UNCLASSIFIED = "unclassified"
 _KEY = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*-[0-9a-f]{8}")
@@ -41,32 +51,115 @@ class ErrorInfo:
     frames: tuple[str, ...] = ()
 
 
-def failure_key(
-    framework: Framework,
-    setting: Setting,
-    kind: Kind,
-    first: First | None = None,
-    tensor: str = "",
-    diagnosis: str = "",
-    error: ErrorInfo | None = None,
-    features: Sequence[str] = (),
-) -> str:
-    """Return the key, for example `torch-fsdp2-diverged-grad-weight-permuted-1a2b3c4d`.
+@dataclass(frozen=True)
+class Symptom:
+    """How a failure shows in one trial.
 
-    `tensor` is the class of the first divergent tensor (see `tensor_class`), `diagnosis` the class of the diagnosis,
-    `features` what the smallest failing setting and case still need, in any order.  Of the setting only the family
-    counts: its other options belong to the key through `features` alone.
+    `tensor` is the class of the first divergent tensor (see `tensor_class`), `diagnosis` the class of the diagnosis.
     """
-    role = first.role if first else ""
-    seen = error or ErrorInfo()
-    frames = [normalise(frame[:_MAX_TEXT]) for frame in seen.frames[:FRAMES]]
-    # A hang has no message of its own, and that of a dead rank is its peers' surprise.
-    message = _family(seen.message) if kind not in ("hung", "died") else ""
-    specific = role or diagnosis or frames or message or (kind == "died" and seen.type)
-    shown = [_slug(text) for text in (role, tensor, diagnosis, seen.type, _function(seen.frames))]
-    parts = [KEY_VERSION, framework, setting.family, kind, role, tensor, diagnosis, seen.type, message]
-    digest = short_hash(canonical_json([*parts, frames, sorted(set(features))]))[:8]
-    words = [framework, setting.family, kind, *(shown if specific else [_UNCLASSIFIED])]
+
+    kind: Kind
+    role: str = ""
+    tensor: str = ""
+    diagnosis: str = ""
+    error: ErrorInfo = ErrorInfo()
+
+    @property
+    def message(self) -> str:
+        """The words that messages of this kind share; empty where the text is not the failure's own."""
+        # A hang has no message of its own, and that of a dead rank is its peers' surprise.
+        return _family(self.error.message) if self.kind not in ("hung", "died") else ""
+
+    @property
+    def frames(self) -> list[str]:
+        """The innermost frames that count, normalised."""
+        return [normalise(frame[:_MAX_TEXT]) for frame in self.error.frames[:FRAMES]]
+
+    @property
+    def specific(self) -> bool:
+        """Whether it tells one failure from another at all."""
+        died = self.kind == "died" and self.error.type
+        return bool(self.role or self.diagnosis or self.frames or self.message or died)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether both sides ended and their numbers differ."""
+        return self.kind in _NUMERIC
+
+
+_NUMERIC: frozenset[Kind] = frozenset({"diverged", "nonfinite"})
+_TRAINING = frozenset({"loss", "grad", "norm", "param", "predict"})
+"""Roles that follow from one another: which of them shows first depends on what is observed, not on the cause."""
+
+
+def akin(one: Symptom, other: Symptom) -> bool:
+    """Return whether two failures of one setting family may have one cause, as far as their looks tell.
+
+    Memory that nobody wrote is a number here and NaN there, and ranks that race reach one error by different calls.
+    """
+    if one.numeric and other.numeric:
+        named = {each.diagnosis for each in (one, other)} - {"", "nonfinite"}
+        return one.role == other.role and len(named) < 2
+    if one.kind != other.kind or one.error.type != other.error.type or one.message != other.message:
+        return False
+    return bool(one.message) or one.frames[:1] == other.frames[:1]
+
+
+def refines(smaller: Symptom, larger: Symptom) -> bool:
+    """Return whether a smaller trial fails in the same way as the larger one it was made of, and says as much.
+
+    It may show a pattern where the larger one showed none, but must not lose one.
+    """
+    if not akin(smaller, larger):
+        return False
+    if not larger.numeric:
+        return True
+    return smaller.diagnosis == larger.diagnosis or larger.diagnosis in ("", "nonfinite")
+
+
+def symptom_key(framework: Framework, setting: Setting, symptom: Symptom) -> str:
+    """Return the key of how a trial fails, for example `torch-fsdp2-diverged-grad-weight-permuted-1a2b3c4d`."""
+    return _key(SYMPTOM_VERSION, framework, setting.family, symptom, (), False)
+
+
+def failure_key(framework: Framework, setting: Setting, symptom: Symptom, needs: Sequence[str] = ()) -> str:
+    """Return the key of a finding, for example `torch-fsdp2-diverged-grad-weight-permuted-shard_dim_1-1a2b3c4d`.
+
+    `symptom` is that of its smallest trial, `needs` what this trial still needs, in any order.  Of the setting only the
+    family counts: its options belong to the key through `needs` alone.
+    """
+    return _key(KEY_VERSION, framework, setting.family, symptom, needs, symptom.numeric)
+
+
+def alternate_keys(
+    framework: Framework, setting: Setting, symptom: Symptom, needs: Sequence[str], plain: bool
+) -> tuple[str, ...]:
+    """Return the keys by which the same cause is known where it shows differently; none if nothing in it is special.
+
+    Numbers: whichever of loss, gradient and parameter shows it first, if something special is needed (`plain` says that
+    nothing is).  Errors: whichever call of one module raised them, if the words of the message say something.
+    """
+    if symptom.numeric and symptom.role and not plain:
+        role = "training" if symptom.role in _TRAINING else symptom.role
+        diagnosis = "" if symptom.diagnosis == "nonfinite" else symptom.diagnosis
+        general = Symptom("diverged", role, diagnosis=diagnosis)
+        return (_key(KEY_VERSION, framework, setting.family, general, needs, True),)
+    if symptom.kind == "crashed" and len(symptom.message.split()) >= _TELLING:
+        module = symptom.frames[0].partition(":")[0] if symptom.frames else ""
+        general = Symptom("crashed", error=ErrorInfo(symptom.error.type, symptom.error.message, (module,)))
+        return (_key(KEY_VERSION, framework, setting.family, general, (), False),)
+    return ()
+
+
+def _key(
+    version: int, framework: Framework, family: str, symptom: Symptom, needs: Sequence[str], readable: bool
+) -> str:
+    parts = [version, framework, family, symptom.kind, symptom.role, symptom.tensor, symptom.diagnosis]
+    parts += [symptom.error.type, symptom.message]
+    digest = short_hash(canonical_json([*parts, symptom.frames, sorted(set(needs))]))[:8]
+    shown = [symptom.role, symptom.tensor, symptom.diagnosis, symptom.error.type, _function(symptom.error.frames)]
+    shown += sorted(set(needs)) if readable else []
+    words = [framework, family, symptom.kind, *(map(_slug, shown) if symptom.specific else [_UNCLASSIFIED])]
     text = "-".join(word for word in words if word)
     return f"{text[: MAX_KEY - 9].rstrip('-_')}-{digest}"
 

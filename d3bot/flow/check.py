@@ -8,7 +8,7 @@ from rich.console import Console
 
 from d3bot.config import Config
 from d3bot.flow.night import Night, run_night
-from d3bot.history.changes import NEWS, compare
+from d3bot.history.changes import NEWS, compare, other_names
 from d3bot.history.check import Check, Outcome, Row, write_check
 from d3bot.history.files import write_atomic
 from d3bot.report.check import check_markdown
@@ -46,7 +46,7 @@ def run_check(config: Config, base: str, head: str, out: Path, console: Console,
 def judge(old: Night, new: Night, baseline: str = "") -> Check:
     """Return what the head does worse than the base.  Pure."""
     base, head = old.run.builds[0], new.run.builds[0]
-    changes = compare(old.verdicts, new.verdicts)
+    changes = compare(old.verdicts, new.verdicts, other_names(new.findings))
     news = {change.after_key for change in changes if change.change in NEWS}
     worse, known, unsure = [], [], []
     for finding in new.findings:

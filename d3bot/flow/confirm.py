@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from d3bot.engine.script import ScriptRun, run_script
+from d3bot.findings.key import akin
 from d3bot.flow.harness import Harness, Judged
+from d3bot.flow.keying import symptom_of
 from d3bot.spec import Attempt, Build, Verdict
 
 SCRIPT_SECONDS = 120.0
@@ -36,21 +38,27 @@ class Confirmation:
 
 
 def again(harness: Harness, judged: Judged) -> Judged:
-    """Run a failing trial once more with a fresh reference; a failure that does not repeat becomes `flaky`."""
-    second = harness.run(judged.trial, fresh=True)
-    if same_failure(judged.verdict, second.verdict):
-        return judged
-    return replace(judged, verdict=flaky(judged.verdict, f"then {second.verdict.kind}"))
+    """Run a failing trial once more with a fresh reference; a failure that does not repeat becomes `flaky`.
 
-
-def same_failure(first: Verdict, second: Verdict) -> bool:
-    """Return whether two runs of one trial failed in the same way.
-
-    Ranks that race may reach one error by different calls (`isend` here, `irecv` there), so the words count as well.
+    One that fails each time but differently is steady enough: the other symptom is noted.
     """
-    if first.key == second.key:
+    second = harness.run(judged.trial, fresh=True)
+    if same_failure(judged, second):
+        also = {second.verdict.key} - {judged.verdict.key}
+    elif second.verdict.failing and second.verdict.key:
+        also = {second.verdict.key}
+    else:
+        return replace(judged, verdict=flaky(judged.verdict, f"then {second.verdict.kind}"))
+    return replace(judged, verdict=judged.verdict.model_copy(update={"also": tuple(sorted(also))}))
+
+
+def same_failure(first: Judged, second: Judged) -> bool:
+    """Return whether two runs failed in the same way, as far as one cause may look different."""
+    if not first.verdict.key or not second.verdict.key:
+        return False
+    if second.verdict.key in (first.verdict.key, *first.verdict.also):
         return True
-    return first.kind == second.kind == "crashed" and first.reason == second.reason
+    return akin(symptom_of(first.trial.case, first.judgement), symptom_of(second.trial.case, second.judgement))
 
 
 def flaky(verdict: Verdict, then: str) -> Verdict:
@@ -68,12 +76,25 @@ def confirm(harness: Harness, judged: Judged, script: ScriptRun, times: int) -> 
     attempts = []
     for _ in range(times - 1):
         second = harness.run(judged.trial, fresh=True)
-        same = same_failure(judged.verdict, second.verdict)
+        same = same_failure(judged, second)
         outcome = f"{second.verdict.kind}: {second.verdict.reason}"
         attempts.append(Attempt(how="engine", build=harness.build.label, failed=same, outcome=outcome[:300]))
     failed, outcome = script_shows(script, judged.verdict)
     attempts.append(Attempt(how="script", build=harness.build.label, failed=failed, outcome=outcome))
     return Confirmation(tuple(attempts), script.output)
+
+
+def script_attempts(build: Build, script: Path, verdict: Verdict, times: int) -> tuple[list[Attempt], str]:
+    """Run a finding's script `times` times on another build; return the attempts and what the last one printed.
+
+    The first that differs from the one before it ends the asking: the build is neither good nor bad then.
+    """
+    attempts: list[Attempt] = []
+    output = ""
+    while len(attempts) < times and len({attempt.failed for attempt in attempts}) < 2:
+        attempt, output = script_attempt(build, script, verdict)
+        attempts.append(attempt)
+    return attempts, output
 
 
 def script_attempt(build: Build, script: Path, verdict: Verdict) -> tuple[Attempt, str]:

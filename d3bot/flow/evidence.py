@@ -34,7 +34,7 @@ def gather(
     times: int,
     shard: Shard,
 ) -> list[Evidence]:
-    """Run the scripts of the previous run's findings whose keys do not fail in this one; return how they did.
+    """Run the scripts of the previous run's findings of which no key fails in this one; return how they did.
 
     They are kept in fixed/, the results in evidence.json.  Each shard takes its part of the keys.  Only verified
     findings of a framework that has a build here count.
@@ -43,7 +43,8 @@ def gather(
         folder
         for folder in known_findings(previous)
         if folder.finding.verified
-        and folder.finding.key not in failing
+        and not folder.finding.names & set(failing)
+        and not set(folder.finding.symptoms) & set(failing)
         and folder.finding.build.framework in builds
         and zlib.crc32(folder.finding.key.encode()) % shard.count == shard.index - 1
     ]

@@ -1,27 +1,48 @@
-"""From a group of failing verdicts to one finding: shrunk, rendered, confirmed, written."""
+"""From a failing trial to one finding: shrunk, rendered, confirmed, written."""
 
+import concurrent.futures
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from d3bot.engine.script import ScriptRun, run_script
 from d3bot.findings.group import Group
 from d3bot.findings.issue import Issue, render_issue
+from d3bot.findings.key import Symptom, is_catch_all, refines
 from d3bot.findings.title import title_of
-from d3bot.flow.confirm import SCRIPT_SECONDS, Confirmation, confirm, script_attempt, script_shows
+from d3bot.flow.confirm import SCRIPT_SECONDS, Confirmation, confirm, same_failure, script_attempts, script_shows
 from d3bot.flow.format import format_files
 from d3bot.flow.harness import Harness, Judged
+from d3bot.flow.keying import Names, names_of, symptom_of, words
 from d3bot.flow.replay import UNMEASURED
 from d3bot.frameworks import View, family_of, render
+from d3bot.history.files import write_atomic
 from d3bot.history.finding_folder import FindingFolder, write_finding
 from d3bot.judge import Difference
 from d3bot.shrink import shrink
-from d3bot.spec import ROLES, Attempt, Build, Case, Finding, Role, Setting, TensorRow, Trial, Verdict
+from d3bot.spec import (
+    ROLES,
+    Attempt,
+    Build,
+    Case,
+    Finding,
+    Role,
+    Seed,
+    Setting,
+    SpecError,
+    TensorRow,
+    Trial,
+    Verdict,
+    dump_seed,
+    load_seed,
+)
 
 SHRINK_SECONDS = 20.0
 SHRINK_TRIES = 400
+SMALLEST = "smallest"
+"""Below a run's folder: the smallest trial so far of each failure that is being shrunk, to go on from after a kill."""
 MAX_TENSORS = 60
 ALL_ROLES: frozenset[Role] = frozenset(ROLES)
 
@@ -35,27 +56,135 @@ class Context:
     confirmations: int
     base: Build | None
     verdicts: Sequence[Verdict]
+    width: int = 1
+    """Candidates to try at the same time."""
 
 
-def make_finding(harness: Harness, trial: Trial, group: Group, context: Context, known: Trial | None = None) -> Finding:
-    """Shrink the group's representative, confirm it in fresh processes and as a script, and write its folder.
+@dataclass(frozen=True)
+class Smallest:
+    """The smallest trial that fails in the same way as another, and how that failure is called."""
 
-    `known` is a trial that was shrunk for this key before: if it fails in the same way still, nothing is shrunk anew.
+    judged: Judged
+    names: Names
+    others: tuple[Judged, ...] = ()
+    """Smaller trials that fail differently: another bug, or another look of this one."""
+    tried: int = 0
+    finished: bool = True
+
+
+def find_smallest(
+    harness: Harness,
+    trial: Trial,
+    keep: Path,
+    width: int = 1,
+    seconds: float = SHRINK_SECONDS,
+    known: Sequence[Trial] = (),
+) -> Smallest | None:
+    """Shrink a failing trial for so many seconds; None if it does not fail any more.
+
+    What fails differently on the way is kept aside, never taken.  `keep` is a file that holds the smallest trial so far
+    while it is looked for, and from which an earlier, killed search goes on.  `known` are trials that were shrunk for
+    such a failure before: one that still fails in the same way is taken as it is.
     """
-    judged = harness.run(known, fresh=True) if known is not None else None
-    if judged is None or judged.verdict.key != group.key:
-        judged = _smallest(harness, trial, group.key)
-    script = context.run_dir / f".{group.key}.py"
+    first = harness.run(trial, fresh=True)
+    if not first.verdict.key:
+        return None
+    for candidate in known:
+        judged = harness.run(candidate, fresh=True)
+        if same_failure(first, judged) and _names(judged).needs <= words(trial.case, trial.setting):
+            return Smallest(judged, _names(judged))
+    start = _kept(keep, harness, first) or first
+    search = _Search(harness, start, keep, width, time.monotonic() + seconds)
+    with concurrent.futures.ThreadPoolExecutor(width) as threads:
+        search.threads = threads
+        small = shrink(start.trial.case, start.trial.setting, search.ask, search.allowed, width, search.better)
+    keep.unlink(missing_ok=True)
+    return Smallest(search.best, _names(search.best), tuple(search.others.values()), small.tried, small.finished)
+
+
+class _Search:
+    """Runs the candidates of one shrinking and remembers how each failed."""
+
+    def __init__(self, harness: Harness, start: Judged, keep: Path, width: int, ends: float):
+        self.best = start
+        self.others: dict[str, Judged] = {}
+        self.threads: concurrent.futures.Executor
+        self._harness = harness
+        self._keep = keep
+        self._width = width
+        self._ends = ends
+        self._tries = 0
+        self._failing: dict[str, Judged] = {}
+
+    def allowed(self) -> bool:
+        """Whether time and tries last."""
+        return time.monotonic() < self._ends and self._tries < SHRINK_TRIES
+
+    def ask(self, candidates: Sequence[tuple[Case, Setting]]) -> list[bool]:
+        """Run the candidates at the same time; return which of them fail in the same way as the smallest so far."""
+        trials = [self.best.trial.model_copy(update={"case": case, "setting": setting}) for case, setting in candidates]
+        self._tries += len(trials)
+        answers = []
+        for judged in self.threads.map(self._harness.run, trials):
+            same = bool(judged.verdict.key) and refines(_symptom(judged), _symptom(self.best))
+            if same:
+                self._failing[judged.trial.id] = judged
+            elif judged.verdict.failing and not is_catch_all(judged.verdict.key):
+                self.others[judged.verdict.key] = judged  # the later, the smaller
+            answers.append(same)
+        return answers
+
+    def better(self, case: Case, setting: Setting) -> None:
+        """Take a smaller trial and put it where a later search finds it."""
+        trial = self.best.trial.model_copy(update={"case": case, "setting": setting})
+        also = {*self.best.verdict.also, self.best.verdict.key}
+        judged = self._failing[trial.id]
+        also -= {judged.verdict.key}
+        self.best = replace(judged, verdict=judged.verdict.model_copy(update={"also": tuple(sorted(also))}))
+        self._keep.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._keep, dump_seed(Seed(self._keep.stem, case, f"Smallest so far under {setting}", (setting,))))
+
+
+def _symptom(judged: Judged) -> Symptom:
+    return symptom_of(judged.trial.case, judged.judgement)
+
+
+def _names(judged: Judged) -> Names:
+    return names_of(judged.trial.case, judged.trial.setting, judged.judgement)
+
+
+def _kept(keep: Path, harness: Harness, first: Judged) -> Judged | None:
+    """Return the trial that an earlier search came to, if it fails in the same way still."""
+    try:
+        seed = load_seed(keep) if keep.exists() else None
+    except SpecError:
+        return None
+    if seed is None or not seed.settings:
+        return None
+    judged = harness.run(first.trial.model_copy(update={"case": seed.case, "setting": seed.settings[0]}), fresh=True)
+    return judged if same_failure(first, judged) else None
+
+
+def make_finding(harness: Harness, small: Smallest, group: Group, context: Context) -> Finding:
+    """Confirm the smallest trial of a group in fresh processes and as a script, and write the finding's folder.
+
+    Where a build is known to compare with, the script runs there as often: it must pass each time, or fail each time.
+    """
+    judged = small.judged
+    script = context.run_dir / f".{small.names.key}.py"
     try:
         shown = write_narrowest(harness.build, judged, script)
         confirmation = confirm(harness, judged, shown, context.confirmations)
         attempts, output_good, regression = list(confirmation.attempts), None, "unknown"
         if context.base is not None and confirmation.all_seen:
-            attempt, output = script_attempt(context.base, script, judged.verdict)
-            attempts.append(attempt)
-            regression = "pre-existing" if attempt.failed else "regression"
-            output_good = None if attempt.failed else output
-        finding = _finding(harness.build, judged, group, context, confirmation, tuple(attempts), regression)
+            tried, output = script_attempts(context.base, script, judged.verdict, context.confirmations)
+            attempts += tried
+            outcomes = {attempt.failed for attempt in tried}
+            if outcomes == {True}:
+                regression = "pre-existing"
+            elif {attempt.outcome for attempt in tried} == {"exit 0"}:
+                regression, output_good = "regression", output
+        finding = _finding(harness.build, small, group, context, confirmation, tuple(attempts), regression)
         if regression == "regression":
             finding = finding.model_copy(update={"good": context.base})
         text = script.read_text()
@@ -123,39 +252,24 @@ def finding_script(build: Build, judged: Judged, view: View) -> str:
     return render(trial.case, trial.setting, _docstring(build, verdict, trial.setting), view).text
 
 
-def _smallest(harness: Harness, trial: Trial, key: str) -> Judged:
-    ends = time.monotonic() + SHRINK_SECONDS
-    tries = iter(range(SHRINK_TRIES))
-
-    def allowed() -> bool:
-        return time.monotonic() < ends and next(tries, None) is not None
-
-    def fails(case: Case, setting: Setting) -> bool:
-        return harness.run(trial.model_copy(update={"case": case, "setting": setting})).verdict.key == key
-
-    small = shrink(trial.case, trial.setting, fails, allowed)
-    return harness.run(trial.model_copy(update={"case": small.case, "setting": small.setting}), fresh=True)
-
-
 def _finding(
     build: Build,
-    judged: Judged,
+    small: Smallest,
     group: Group,
     context: Context,
     confirmation: Confirmation,
     attempts: tuple[Attempt, ...],
     regression: str,
 ) -> Finding:
-    shown = judged.verdict.model_copy(
-        update={"confirmed": confirmation.text, "key": group.key, "same": group.representative.same}
-    )
+    judged, names = small.judged, small.names
+    shown = judged.verdict.model_copy(update={"confirmed": confirmation.text, "same": group.representative.same})
     original = group.representative.case
     failed = next((attempt for attempt in confirmation.attempts if not attempt.failed), None)
     unverified = ""
     if failed is not None:
         unverified = f"seen again {confirmation.text} times; the {failed.how} gave: {failed.outcome}"
     return Finding(
-        key=group.key,
+        key=names.key,
         title=title_of(shown, judged.trial.setting),
         verdict=shown,
         build=build,
@@ -167,9 +281,18 @@ def _finding(
         unverified_reason=unverified,
         trials=tuple(f"{verdict.case} {verdict.setting}" for verdict in group.members),
         agreeing=tuple(sorted(v.setting for v in context.verdicts if v.case == original and v.kind == "pass")),
+        aliases=tuple(sorted(set(names.aliases) - {names.key})),
+        symptoms=symptoms_of(group, judged),
+        needs=tuple(sorted(names.needs)),
         regression=regression,
         first_seen=context.run,
     )
+
+
+def symptoms_of(group: Group, judged: Judged) -> tuple[str, ...]:
+    """Return every symptom of a group's trials and of the smallest of them."""
+    verdicts = (*group.members, judged.verdict)
+    return tuple(sorted({key for verdict in verdicts for key in (verdict.key, *verdict.also) if key}))
 
 
 def _tensors(differences: Sequence[Difference]) -> tuple[TensorRow, ...]:

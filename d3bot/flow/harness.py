@@ -11,7 +11,7 @@ from d3bot.engine.jobs import PRELOADS, EngineError, Job, Limits
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.format import format_files
-from d3bot.flow.keying import failure_key_of, groups_of
+from d3bot.flow.keying import groups_of, symptom_key_of
 from d3bot.frameworks import Script, canonical_setting, family_of, obstacle, render
 from d3bot.judge import UNEXPLAINED, Clues, Difference, Judgement, is_rounding, judge
 from d3bot.spec import Build, Observation, Trial, Verdict
@@ -188,7 +188,7 @@ class Harness:
             dtype=trial.case.dtype,
             kind=judgement.kind,
             reason=judgement.reason,
-            key=failure_key_of(trial.case, setting, judgement),
+            key=symptom_key_of(trial.case, setting, judgement),
             first=judgement.first,
             error=judgement.error,
             bound=judgement.bound,

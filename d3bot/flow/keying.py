@@ -1,32 +1,96 @@
-"""From a judgement to the key of its failure."""
+"""From a judgement to its symptom, and from the smallest failing trial to the names of a finding."""
 
-from d3bot.findings.key import ErrorInfo, failure_key, tensor_class
+from dataclasses import dataclass
+
+from d3bot.findings.key import (
+    ErrorInfo,
+    Symptom,
+    alternate_keys,
+    failure_key,
+    is_catch_all,
+    symptom_key,
+    tensor_class,
+)
+from d3bot.frameworks import canonical_setting, family_of
+from d3bot.frameworks.features import features
 from d3bot.judge import KEYED, Judgement
 from d3bot.spec import FAILING, Case, Setting
 
+_SIZES = frozenset({"world", "replicas", "workers"})
+_FORM = frozenset(
+    {"linear", "relu", "tanh", "sigmoid", "gelu", "flatten", "mean", "last", "float64", "mse", "custom", "sgd"}
+    | {"odd-linear", "uneven-batch", "uneven-micro-batch"}
+)
+"""Words that every smallest trial has some of, whatever is wrong."""
+_COMMON = frozenset({"fit", "cross-entropy", "float32", "several-steps", *(f"more than 2 {size}" for size in _SIZES)})
+"""Words that set a trial apart, but that bugs of every sort need."""
 
-def failure_key_of(case: Case, setting: Setting, judgement: Judgement) -> str:
-    """Return the key of a failing or refused judgement; empty for the others.
 
-    A refusal has a key because one that comes where the previous build passed is a failure too.
-    """
-    if judgement.kind not in FAILING and judgement.kind != "refused":
-        return ""
-    error = None
+@dataclass(frozen=True)
+class Names:
+    """How the failure of a smallest trial is called."""
+
+    key: str
+    """Of the finding: its folder, its record."""
+    aliases: tuple[str, ...]
+    """Keys by which the same cause is known where it shows differently."""
+    needs: frozenset[str]
+    """What the smallest trial still needs: every trial that fails by this cause has them all."""
+
+
+def symptom_of(case: Case, judgement: Judgement) -> Symptom:
+    """Return how a failing or refused trial fails."""
+    error = ErrorInfo()
     if judgement.report is not None:
         report = judgement.report
         error = ErrorInfo(report.type, report.message, tuple(reversed(report.frames)))
     elif judgement.kind == "died":
         error = ErrorInfo(judgement.pattern)
-    return failure_key(
-        case.framework,
-        setting,
-        judgement.kind,
-        first=judgement.first,
-        tensor=wrong_class(case, judgement) if judgement.first else "",
-        diagnosis=judgement.pattern if judgement.first and judgement.pattern in KEYED else "",
-        error=error,
-    )
+    if judgement.first is None:
+        return Symptom(judgement.kind, error=error)
+    diagnosis = judgement.pattern if judgement.pattern in KEYED else ""
+    return Symptom(judgement.kind, judgement.first.role, wrong_class(case, judgement), diagnosis, error)
+
+
+def symptom_key_of(case: Case, setting: Setting, judgement: Judgement) -> str:
+    """Return the key of how a failing or refused trial fails; empty for the others.
+
+    A refusal has a key because one that comes where the previous build passed is a failure too.
+    """
+    if judgement.kind not in FAILING and judgement.kind != "refused":
+        return ""
+    return symptom_key(case.framework, setting, symptom_of(case, judgement))
+
+
+def names_of(case: Case, setting: Setting, judgement: Judgement) -> Names:
+    """Return the names of the failure that a smallest trial shows.
+
+    A failure of which nothing is known keeps the catch-all key of its symptom, and has no other.
+    """
+    needed = words(case, setting) - _FORM
+    symptom = symptom_of(case, judgement)
+    own = symptom_key(case.framework, setting, symptom)
+    if is_catch_all(own):
+        return Names(own, (), needed)
+    key = failure_key(case.framework, setting, symptom, sorted(needed))
+    others = alternate_keys(case.framework, setting, symptom, sorted(needed), plain=needed <= _COMMON)
+    return Names(key, others, needed)
+
+
+def words(case: Case, setting: Setting) -> frozenset[str]:
+    """Return what a trial has that a library may stumble over: the features of its case and of its setting."""
+    setting = canonical_setting(case.framework, setting)
+    found = set(features(case))
+    for name, value in setting.options:
+        if isinstance(value, bool):
+            found.add(name if value else f"no {name}")
+        elif name in _SIZES:
+            found |= {f"more than 2 {name}"} if int(value) > 2 else set()
+        else:
+            found.add(name if isinstance(value, int | float) else f"{name}={value}")
+    if case.batch % max(1, family_of(case.framework, setting).parts(case, setting)):
+        found.add("uneven-parts")
+    return frozenset(found)
 
 
 def wrong_class(case: Case, judgement: Judgement) -> str:

@@ -12,7 +12,7 @@ from d3bot.flow.night import MAX_NO_DATA, Night
 from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import PLAN, load_plan, write_plan
 from d3bot.flow.totals import totals
-from d3bot.history.changes import compare
+from d3bot.history.changes import compare, known_again, other_names
 from d3bot.history.evidence import load_evidence, write_evidence
 from d3bot.history.finding_folder import FINDINGS, FindingFolder, list_findings, read_finding
 from d3bot.history.folder import LoadedRun, RunWriter, load_run, write_changes
@@ -69,8 +69,10 @@ def merge_runs(
         chosen = _findings(parts, out)
         _evidence(parts, out, {verdict.key for verdict in verdicts if verdict.failing} | chosen.keys())
         run = run.model_copy(update={"pairs": merge_coverage(out, [part.folder for part in parts])})
-        changes = compare(before.verdicts if before else [], verdicts)
         findings = [folder.finding for folder in chosen.values()]
+        older = [folder.finding for folder in known_findings(previous)] if previous else []
+        names = other_names([*older, *findings])
+        changes = known_again(compare(before.verdicts if before else [], verdicts, names), names)
         write_changes(out, run.previous, changes)
         write_pages(out, run, trials, verdicts, changes, findings, previous, templates, _missing(missing))
         writer.finish(run)

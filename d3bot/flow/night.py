@@ -4,7 +4,6 @@ import concurrent.futures
 import secrets
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,13 +20,14 @@ from d3bot.builds.upstream import night_notes
 from d3bot.config import PREVIOUS, Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
-from d3bot.findings.group import Group, group_failing
+from d3bot.findings.group import group_failing
 from d3bot.flow.bisect import bisect_new
-from d3bot.flow.confirm import again, flaky
+from d3bot.flow.confirm import again
 from d3bot.flow.coverage import record_coverage
-from d3bot.flow.evidence import gather
-from d3bot.flow.finding import Context, make_finding
+from d3bot.flow.evidence import gather, known_findings
+from d3bot.flow.finding import Context
 from d3bot.flow.harness import Harness
+from d3bot.flow.look import Looked, look_into
 from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import load_plan, write_plan
 from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
@@ -36,8 +36,7 @@ from d3bot.flow.same_wrong import SameWrong
 from d3bot.flow.totals import totals
 from d3bot.frameworks import script_env
 from d3bot.frameworks.registry import check_globs
-from d3bot.history.changes import NEWS, compare
-from d3bot.history.finding_folder import read_finding
+from d3bot.history.changes import NEWS, compare, known_again, other_names
 from d3bot.history.folder import RunWriter, write_changes
 from d3bot.report.terminal import Progress
 from d3bot.spec import (
@@ -69,13 +68,12 @@ class Night:
     folder: Path
 
     def new_and_confirmed(self, known: Collection[str] = ()) -> list[Finding]:
-        """Return the verified findings that the previous run did not have and that are not known upstream.
-
-        A fresh case that fails under a key of the previous run shows the same bug again.
-        """
+        """Return the verified findings that the previous run did not have and that are not known upstream."""
         news = {change.after_key for change in self.changes if change.change in NEWS}
-        news -= {change.before_key for change in self.changes if change.before_key}
-        return [item for item in self.findings if item.verified and item.key in news and item.key not in known]
+        unknown = [
+            item for item in self.findings if not item.names & set(known) and not set(item.symptoms) & set(known)
+        ]
+        return [item for item in unknown if item.verified and item.key in news]
 
 
 def run_night(config: Config, out: Path, console: Console, resume: bool = False, look: bool = True) -> Night:
@@ -149,15 +147,20 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
         ordered = [verdicts[trial.id] for trial in trials if trial.id in verdicts]
         findings: list[Finding] = []
         if look:
-            findings, changed = _make_findings(config, out, run, base, before, harnesses, trials, ordered, console)
+            looked = _make_findings(config, out, run, base, before, harnesses, trials, ordered, console)
+            trials = [*trials, *(judged.trial for judged in looked.added)]
+            ordered += [judged.verdict for judged in looked.added]
+            if looked.added:
+                write_plan(out, trials)
             findings = bisect_new(
-                findings, _builds_before(before), out, config, lambda text: console.print(text, markup=False)
+                looked.findings, _builds_before(before), out, config, lambda text: console.print(text, markup=False)
             )
-            for verdict in changed.values():
+            for verdict in (*(judged.verdict for judged in looked.added), *looked.changed.values()):
                 writer.append(verdict)
-            ordered = [changed.get(verdict.trial, verdict) for verdict in ordered]
+            ordered = [looked.changed.get(verdict.trial, verdict) for verdict in ordered]
         if look and before:
-            failing = {verdict.key for verdict in ordered if verdict.failing} | {item.key for item in findings}
+            failing = {verdict.key for verdict in ordered if verdict.failing}
+            failing |= {name for finding in findings for name in finding.names}
             of_framework = {build.framework: build for build in builds}
             gather(before.folder, of_framework, failing, out, config.confirmations, config.shard)
         seconds = round(run.seconds + time.monotonic() - began, 1)
@@ -263,78 +266,37 @@ def _make_findings(
     trials: Sequence[Trial],
     verdicts: Sequence[Verdict],
     console: Console,
-) -> tuple[list[Finding], dict[str, Verdict]]:
-    """Return the findings of a run, and the verdicts that confirmation changed.
-
-    Keys are looked into on all workers at once, for `FINDING_SECONDS` of each build; a key whose turn does not come is
-    named, and its trials are planned again next time.
-    """
+) -> Looked:
+    """Return what came of the failures of a run: every build's are looked into for `FINDING_SECONDS`."""
     by_id = {trial.id: trial for trial in trials}
     cases = {trial.case.id: trial.case for trial in trials}
     passed = {v.trial for v in before.loaded.verdicts if v.kind == "pass"} if before else set()
-    findings: list[Finding] = []
-    changed: dict[str, Verdict] = {}
+    known = _findings_before(before)
+    everything = Looked()
     for framework, harness in harnesses.items():
         mine = [verdict for verdict in verdicts if verdict.framework == framework]
-        groups = spread([group for group in group_failing(mine, cases, passed) if not group.catch_all])
+        groups = [group for group in group_failing(mine, cases, passed) if not group.catch_all]
         of_same = base if base is not None and base.framework == framework else None
-        context = Context(out, run.run, config.confirmations, of_same, mine)
-        ends = time.monotonic() + FINDING_SECONDS
-
-        def look(
-            group: Group, harness: Harness = harness, context: Context = context, ends: float = ends
-        ) -> Finding | None:
-            if time.monotonic() > ends:
-                return None
-            console.print(f"confirming {group.key}", highlight=False, markup=False)
-            known = _shrunk_before(before, group.key)
-            return make_finding(harness, by_id[group.representative.trial], group, context, known)
-
-        with concurrent.futures.ThreadPoolExecutor(config.workers) as threads:
-            made = list(threads.map(look, groups))
-        for group, finding in zip(groups, made, strict=True):
-            if finding is None:
-                console.print(f"no time left for {group.key}: {group.representative.reason}", markup=False)
-            else:
-                findings.append(finding)
-                changed |= _settled(group, finding)
-    return sorted(findings, key=lambda finding: finding.key), changed
+        looked = look_into(
+            harness,
+            groups,
+            by_id,
+            Context(out, run.run, config.confirmations, of_same, mine),
+            [finding for finding in known if finding.case.framework == framework],
+            config.workers,
+            FINDING_SECONDS,
+            lambda text: console.print(text, highlight=False, markup=False),
+        )
+        everything.findings += looked.findings
+        everything.changed |= looked.changed
+        everything.added += looked.added
+    everything.findings.sort(key=lambda finding: finding.key)
+    return everything
 
 
-def spread(groups: Sequence[Group]) -> list[Group]:
-    """Return the groups so that each setting's first key comes before any setting's second.
-
-    A setting that is broken as a whole fails under many keys; they must not use up the time of the others.
-    """
-    seen: Counter[str] = Counter()
-    turns: list[tuple[int, int]] = []
-    for group in groups:
-        turns.append((seen[group.representative.setting], len(turns)))
-        seen[group.representative.setting] += 1
-    return [groups[place] for _, place in sorted(turns)]
-
-
-def _shrunk_before(before: Before | None, key: str) -> Trial | None:
-    """Return the smallest trial that the previous run found for a key, to begin with."""
-    path = before.folder / "findings" / key if before else None
-    if path is None or not path.is_dir():
-        return None
-    try:
-        finding = read_finding(path).finding
-    except SpecError:
-        return None
-    return Trial(case=finding.case, setting=finding.setting, origin="previous")
-
-
-def _settled(group: Group, finding: Finding) -> dict[str, Verdict]:
-    """Return the group's verdicts after confirmation: how often it was seen, or flaky if it never was."""
-    engine = [attempt for attempt in finding.attempts if attempt.how == "engine"]
-    if engine and not any(attempt.failed for attempt in engine):
-        first = group.representative
-        return {first.trial: flaky(first, "not seen again when it was confirmed")}
-    return {
-        verdict.trial: verdict.model_copy(update={"confirmed": finding.verdict.confirmed}) for verdict in group.members
-    }
+def _findings_before(before: Before | None) -> list[Finding]:
+    """Return the findings of the previous run, and those that it did not show but kept."""
+    return [folder.finding for folder in known_findings(before.folder)] if before else []
 
 
 def _finish(
@@ -352,7 +314,8 @@ def _finish(
     complete = len(verdicts) == len(trials) and blank <= MAX_NO_DATA * len(trials)
     pairs = record_coverage(out, before.folder if before else None, trials, verdicts)
     final = run.model_copy(update={"seconds": seconds, "complete": complete, "pairs": pairs, **totals(verdicts)})
-    changes = compare(before.loaded.verdicts if before else [], verdicts)
+    names = other_names([*_findings_before(before), *findings])
+    changes = known_again(compare(before.loaded.verdicts if before else [], verdicts, names), names)
     write_changes(out, final.previous, changes)
     write_pages(out, final, trials, verdicts, changes, findings, before.folder if before else None, templates)
     writer.finish(final)

@@ -5,9 +5,9 @@ Each kind says one of four things: the trial *fails*, it is *fine* (passes, or i
 opens and never closes anything.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from d3bot.spec import FAILING, Change, ChangeClass, Verdict
+from d3bot.spec import FAILING, Change, ChangeClass, Finding, Verdict
 
 ORDER: tuple[ChangeClass, ...] = (
     "regressed",
@@ -30,7 +30,13 @@ NEWS: frozenset[ChangeClass] = frozenset({"regressed", "new-failing", "fails-dif
 _BLANK = frozenset({"no-data", "reference-failed", "not-applicable"})
 
 
-def classify(before: Verdict | None, after: Verdict | None) -> ChangeClass:
+Names = Mapping[str, frozenset[str]]
+"""Key of a finding -> every other key that a trial of it may carry."""
+
+_NONE: Names = {}
+
+
+def classify(before: Verdict | None, after: Verdict | None, names: Names = _NONE) -> ChangeClass:
     """Return the class of one trial across two runs; None where a run did not have it, ValueError if neither did."""
     if after is None:
         if before is None:
@@ -47,7 +53,7 @@ def classify(before: Verdict | None, after: Verdict | None) -> ChangeClass:
     if before.kind == "flaky":
         return "flaky"
     if before.failing and after.failing:
-        return "still-failing" if _same_failure(before, after) else "fails-differently"
+        return "still-failing" if _same_failure(before, after, names) else "fails-differently"
     if before.failing:
         return "fixed"
     if after.failing:
@@ -57,14 +63,46 @@ def classify(before: Verdict | None, after: Verdict | None) -> ChangeClass:
     return "regressed" if before.kind == "pass" and after.kind == "refused" else "still-passing"
 
 
-def compare(before: Sequence[Verdict], after: Sequence[Verdict]) -> list[Change]:
+def compare(before: Sequence[Verdict], after: Sequence[Verdict], names: Names = _NONE) -> list[Change]:
     """Return the change of every trial that either run has, worst first, then by framework, setting and case.
 
     A trial that a run holds twice counts with its later line: verdicts are appended as trials end.
     """
     old = {verdict.trial: verdict for verdict in before}
     new = {verdict.trial: verdict for verdict in after}
-    return sorted((_change(old.get(trial), new.get(trial)) for trial in old.keys() | new.keys()), key=_rank)
+    return sorted((_change(old.get(trial), new.get(trial), names) for trial in old.keys() | new.keys()), key=_rank)
+
+
+def other_names(findings: Iterable[Finding]) -> Names:
+    """Return under which keys the trials of each finding may stand in a run.
+
+    Nobody may have looked into a trial that failed, or an older rule may have named it: then it has its symptom alone.
+    """
+    names: dict[str, frozenset[str]] = {}
+    for finding in findings:
+        others = frozenset((*finding.aliases, *finding.symptoms))
+        names[finding.key] = names.get(finding.key, frozenset()) | others
+    return names
+
+
+def known_again(changes: Iterable[Change], names: Names = _NONE) -> list[Change]:
+    """Return the changes, in which a failure that the older run had under its key is still failing, not new.
+
+    Another case that fails by a cause known from the night before is the same bug seen again, for whoever counts and
+    for whoever reads.
+    """
+    changes = list(changes)
+    known = {change.before_key for change in changes if change.before_key}
+    known |= {name for key in known for name in names.get(key, ())}
+    return sorted(
+        (
+            change.model_copy(update={"change": "still-failing"})
+            if change.change in NEWS and ({change.after_key} | names.get(change.after_key, frozenset())) & known
+            else change
+            for change in changes
+        ),
+        key=_rank,
+    )
 
 
 def unknown_since(changes: Iterable[Change]) -> list[Change]:
@@ -75,11 +113,14 @@ def unknown_since(changes: Iterable[Change]) -> list[Change]:
     return [change for change in changes if change.after in FAILING and change.change in ("indeterminate", "flaky")]
 
 
-def _same_failure(before: Verdict, after: Verdict) -> bool:
-    return (before.key or before.kind) == (after.key or after.kind)
+def _same_failure(before: Verdict, after: Verdict, names: Names) -> bool:
+    old, new = before.key or before.kind, after.key or after.kind
+    if old == new or new in before.also or old in after.also:
+        return True
+    return new in names.get(old, ()) or old in names.get(new, ())
 
 
-def _change(before: Verdict | None, after: Verdict | None) -> Change:
+def _change(before: Verdict | None, after: Verdict | None, names: Names) -> Change:
     known = after or before
     if known is None:
         raise ValueError("a change needs a verdict on at least one side")
@@ -88,7 +129,7 @@ def _change(before: Verdict | None, after: Verdict | None) -> Change:
         framework=known.framework,
         case=known.case,
         setting=known.setting,
-        change=classify(before, after),
+        change=classify(before, after, names),
         before=before.kind if before else None,
         after=after.kind if after else None,
         before_key=before.key if before else "",

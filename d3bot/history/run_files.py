@@ -17,6 +17,8 @@ _TOP = frozenset(
 )
 _FINDING = r"(?:case\.toml|setting\.toml|repro\.py|finding\.json|output-bad\.txt|output-good\.txt|issue\.md)"
 _BELOW = re.compile(rf"(?:findings|fixed)/[a-z0-9][a-z0-9_-]{{0,119}}/{_FINDING}")
+_SMALLEST = re.compile(r"smallest/t[0-9a-f]{8,64}\.toml")
+"""What a run that was killed while it shrank goes on from."""
 _SIDES = ("base/", "head/")
 """The two runs of a check, each a run folder of its own."""
 
@@ -27,7 +29,7 @@ def allowed(name: str) -> bool:
         if name.startswith(side):
             name = name.removeprefix(side)
             break
-    return name in _TOP or bool(_BELOW.fullmatch(name))
+    return name in _TOP or bool(_BELOW.fullmatch(name) or _SMALLEST.fullmatch(name))
 
 
 def check_folder(folder: Path) -> None:

@@ -74,7 +74,9 @@ class Verdict(Noun):
     reason: str
     """One line a person can read."""
     key: str = ""
-    """Finding key; empty unless the kind is a failing one."""
+    """Key of the finding that it belongs to, or of its symptom as long as nobody looked into it; empty for a pass."""
+    also: tuple[str, ...] = ()
+    """Symptoms that the same trial showed when it ran again: one cause that shows now like this and now like that."""
     first: First | None = None
     error: float | None = None
     """Largest |difference| in the first divergent tensor (or the tensor closest to its bound, in a pass)."""
@@ -221,6 +223,12 @@ class Finding(Noun):
     """`case setting` of every trial of the run that has this key."""
     agreeing: tuple[str, ...] = ()
     """Settings under which the same case passed."""
+    aliases: tuple[str, ...] = ()
+    """Keys by which the same cause is known where it shows differently."""
+    symptoms: tuple[str, ...] = ()
+    """Symptoms of its trials, which other causes may share; until version 1 of the rules these were the keys."""
+    needs: tuple[str, ...] = ()
+    """What every trial that fails by this cause has, as far as shrinking tells."""
     regression: Literal["regression", "pre-existing", "unknown"] = "unknown"
     first_seen: str = ""
     good: Build | None = None
@@ -228,3 +236,8 @@ class Finding(Noun):
     bisection: Bisection | None = None
 
     model_config = {**Noun.model_config, "populate_by_name": True}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Its key and every other key by which it is known for sure."""
+        return frozenset((self.key, *self.aliases))

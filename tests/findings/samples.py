@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from d3bot.findings import failure_key, tensor_class
+from d3bot.findings import Symptom, failure_key
 from d3bot.spec import Attempt, Build, Case, Finding, First, Input, Layer, Run, Setting, Verdict, trial_id
 
 BUILD = Build(spec="torch==2.13.0", framework="torch", name="torch", version="2.13.0", python="/usr/bin/python3")
 SETTING = Setting.parse("fsdp2(world=2, shard_dim=1)")
 FIRST = First(step=0, role="grad", tensor="fc.weight")
-KEY = failure_key("torch", SETTING, "diverged", FIRST, tensor_class("fc.weight"), "permuted")
+KEY = failure_key("torch", SETTING, Symptom("diverged", "grad", "weight", "permuted"))
 
 
 def case(layers: int = 1, steps: int = 2) -> Case:

@@ -5,8 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d3bot.findings import ErrorInfo, failure_key, is_catch_all, is_key, normalise, tensor_class
-from d3bot.findings.key import MAX_KEY
+from d3bot.findings import (
+    ErrorInfo,
+    Symptom,
+    akin,
+    alternate_keys,
+    failure_key,
+    is_catch_all,
+    is_key,
+    normalise,
+    symptom_key,
+    tensor_class,
+)
+from d3bot.findings.key import MAX_KEY, refines
 from d3bot.spec import FAILING, First, Setting
 
 FSDP2 = Setting.parse("fsdp2(world=2)")
@@ -15,7 +26,9 @@ FRAMES = ("torch.distributed.c10d:all_reduce", "torch.distributed.fsdp:reduce_gr
 
 
 def key(kind="diverged", **facts):
-    return failure_key("torch", facts.pop("setting", FSDP2), kind, **facts)
+    setting, features = facts.pop("setting", FSDP2), facts.pop("features", ())
+    first, error = facts.pop("first", None), facts.pop("error", None) or ErrorInfo()
+    return failure_key("torch", setting, Symptom(kind, first.role if first else "", error=error, **facts), features)
 
 
 @pytest.mark.parametrize(
@@ -39,10 +52,98 @@ def test_a_key_reads_as_what_happened(facts, readable):
     assert re.fullmatch(re.escape(readable) + "-[0-9a-f]{8}", key(**facts))
 
 
+def test_a_key_of_numbers_says_what_is_needed():
+    named = key(first=GRAD, tensor="weight", features=("shard_dim=1", "more than 2 world"))
+    assert re.fullmatch("torch-fsdp2-diverged-grad-weight-more_than_2_world-shard_dim_1-[0-9a-f]{8}", named)
+
+
 def test_the_version_of_the_rules_is_part_of_the_hash(monkeypatch):
     now = key(first=GRAD)
-    monkeypatch.setattr("d3bot.findings.key.KEY_VERSION", 2)
+    monkeypatch.setattr("d3bot.findings.key.KEY_VERSION", 3)
     assert key(first=GRAD) != now
+
+
+def test_the_symptom_is_what_the_key_was_in_version_1():
+    """A14: a record that was filed under an older rule is found still."""
+    seen = Symptom("diverged", "buffer")
+    assert symptom_key("torch", Setting.parse("pp(world=2)"), seen) == "torch-pp-diverged-buffer-8e871226"
+    assert symptom_key("torch", FSDP2, seen) != failure_key("torch", FSDP2, seen)
+
+
+GRADS, LOSS = Symptom("diverged", "grad", "weight"), Symptom("diverged", "loss")
+SCALED = Symptom("diverged", "grad", diagnosis="scaled")
+SEND = Symptom("crashed", error=ErrorInfo("RuntimeError", "input tensor has to be contiguous", ("torch.c10d:isend",)))
+RECEIVE = Symptom(
+    "crashed", error=ErrorInfo("RuntimeError", "input tensor has to be contiguous", ("torch.c10d:irecv",))
+)
+UNSET = Symptom("nonfinite", "buffer", "", "nonfinite")
+MESH = Symptom("crashed", error=ErrorInfo("RuntimeError", "no such mesh dimension", ("torch.c10d:isend",)))
+HANG = Symptom("hung", error=ErrorInfo(frames=("torch.c10d:wait",)))
+
+# one failure, another, whether they may be one cause, whether the second may be taken as the first made smaller
+ALIKE = [
+    ("itself", GRADS, GRADS, True, True),
+    ("other tensors of one role", GRADS, Symptom("diverged", "grad", "bias"), True, True),
+    (
+        "a number here, NaN there",
+        Symptom("diverged", "buffer"),
+        Symptom("nonfinite", "buffer", "", "nonfinite"),
+        True,
+        True,
+    ),
+    ("a pattern where there was none", GRADS, SCALED, True, True),
+    ("no pattern where there was one", SCALED, GRADS, True, False),
+    ("another pattern", SCALED, Symptom("diverged", "grad", diagnosis="permuted"), False, False),
+    ("another role", GRADS, LOSS, False, False),
+    ("two calls of one race", SEND, RECEIVE, True, True),
+    ("another message", SEND, MESH, False, False),
+    ("numbers and an error", GRADS, SEND, False, False),
+    ("a hang at one place", HANG, HANG, True, True),
+    ("a hang at another", HANG, Symptom("hung", error=ErrorInfo(frames=("torch.c10d:send",))), False, False),
+    (
+        "two signals",
+        Symptom("died", error=ErrorInfo("sigsegv")),
+        Symptom("died", error=ErrorInfo("sigabrt")),
+        False,
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike", "smaller"), [row[1:] for row in ALIKE], ids=[row[0] for row in ALIKE]
+)
+def test_which_failures_may_be_one_cause(one, other, alike, smaller):
+    """K2, K4: what shrinking takes shows the failure that it began with, and no other."""
+    assert akin(one, other) is akin(other, one) is alike
+    assert refines(other, one) is smaller
+
+
+def alternates(symptom, needs=("ops=hierarchical",), plain=False):
+    return alternate_keys("tensorflow", Setting.parse("mirrored(replicas=3)"), symptom, needs, plain)
+
+
+def test_one_cause_seen_in_the_loss_or_in_the_gradients_has_one_alternate_key():
+    """A8: one cause under several titles."""
+    assert alternates(GRADS) == alternates(LOSS) == alternates(Symptom("diverged", "param", "bias"))
+    assert all(is_key(name) and not is_catch_all(name) for name in alternates(GRADS))
+    assert alternates(GRADS) != alternates(GRADS, ("clip-norm",))
+    assert alternates(GRADS) != alternates(Symptom("diverged", "buffer"))
+    assert alternates(SCALED) != alternates(GRADS)
+
+
+def test_memory_that_nobody_wrote_has_one_alternate_key():
+    assert alternates(UNSET) == alternates(Symptom("diverged", "buffer"))
+
+
+def test_two_calls_that_race_to_one_error_have_one_alternate_key():
+    assert alternates(SEND) == alternates(RECEIVE) != alternates(MESH)
+
+
+@pytest.mark.parametrize("symptom", [LOSS, HANG, Symptom("crashed", error=ErrorInfo("RuntimeError", "boom"))])
+def test_what_is_common_has_no_alternate_key(symptom):
+    """A9: catch-all names collect what does not belong together."""
+    assert alternates(symptom, (), plain=True) == ()
 
 
 DIFFERENT = [

@@ -2,13 +2,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from d3bot.findings import Record, decide, failure_key
+from d3bot.findings import Record, Symptom, decide, symptom_key
 from d3bot.findings.lifecycle import QUIET, new_record, seen_again
 from tests.findings.samples import KEY, SETTING, finding
 
 NOW = datetime(2026, 11, 30, 6, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-CATCH_ALL = failure_key("torch", SETTING, "hung")
+CATCH_ALL = symptom_key("torch", SETTING, Symptom("hung"))
 
 
 def record(**facts):

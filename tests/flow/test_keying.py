@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from d3bot.findings.key import is_catch_all, is_key
-from d3bot.flow.keying import failure_key_of, wrong_class
+from d3bot.flow.keying import names_of, symptom_key_of, words, wrong_class
 from d3bot.judge import Difference, Judgement
-from d3bot.spec import FAILING, KINDS, Case, ErrorReport, First, Kind, Setting, parse_name
+from d3bot.spec import FAILING, KINDS, Case, Clip, ErrorReport, First, Kind, Setting, parse_name
 
 CASE = Case.model_validate(
     {
@@ -78,7 +78,7 @@ def test_what_the_wrong_tensors_have_in_common(case: Case, wrong: list[str], wor
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_failures_and_refusals_have_a_key(kind: Kind) -> None:
-    key = failure_key_of(CASE, SETTING, replace(raised(), kind=kind))
+    key = symptom_key_of(CASE, SETTING, replace(raised(), kind=kind))
     assert is_key(key) == (kind in FAILING or kind == "refused")
     assert bool(key) == (kind in FAILING or kind == "refused")
 
@@ -112,17 +112,17 @@ DIFFERENT: list[tuple[str, Judgement, Judgement]] = [
 
 @pytest.mark.parametrize(("one", "other"), [row[1:] for row in SAME], ids=[row[0] for row in SAME])
 def test_one_bug_has_one_key(one: Judgement, other: Judgement) -> None:
-    assert failure_key_of(PLAIN, SETTING, one) == failure_key_of(PLAIN, SETTING, other)
+    assert symptom_key_of(PLAIN, SETTING, one) == symptom_key_of(PLAIN, SETTING, other)
 
 
 @pytest.mark.parametrize(("one", "other"), [row[1:] for row in DIFFERENT], ids=[row[0] for row in DIFFERENT])
 def test_two_bugs_have_two_keys(one: Judgement, other: Judgement) -> None:
-    assert failure_key_of(PLAIN, SETTING, one) != failure_key_of(PLAIN, SETTING, other)
+    assert symptom_key_of(PLAIN, SETTING, one) != symptom_key_of(PLAIN, SETTING, other)
 
 
 def test_the_world_size_is_no_part_of_a_key_but_the_family_is() -> None:
     keys = [
-        failure_key_of(PLAIN, Setting.parse(text), raised()) for text in ("ddp(world=2)", "ddp(world=4)", "pp(world=2)")
+        symptom_key_of(PLAIN, Setting.parse(text), raised()) for text in ("ddp(world=2)", "ddp(world=4)", "pp(world=2)")
     ]
     assert keys[0] == keys[1] != keys[2]
 
@@ -138,4 +138,45 @@ def test_the_world_size_is_no_part_of_a_key_but_the_family_is() -> None:
     ],
 )
 def test_a_failure_of_which_nothing_is_known_has_a_catch_all_key(judgement: Judgement, catch_all: bool) -> None:
-    assert is_catch_all(failure_key_of(PLAIN, SETTING, judgement)) == catch_all
+    assert is_catch_all(symptom_key_of(PLAIN, SETTING, judgement)) == catch_all
+
+
+def named(setting: str, case: Case = PLAIN, judgement: Judgement | None = None) -> tuple[str, set[str]]:
+    names = names_of(case, Setting.parse(setting), judgement or diverged(*NAMES))
+    return names.key, set(names.needs)
+
+
+@pytest.mark.parametrize(
+    ("setting", "change", "needs"),
+    [
+        ("ddp(world=2)", {}, set()),
+        ("ddp(world=3)", {}, {"more than 2 world", "uneven-parts"}),
+        ("ddp(world=3)", {"batch": 6}, {"more than 2 world"}),
+        ("ddp(world=2, static_graph=true)", {}, {"static_graph"}),
+        ("fsdp2(world=2, reshard_after_forward=false)", {}, {"no reshard_after_forward"}),
+        ("pp(world=2, microbatches=2, schedule=zbv)", {}, {"microbatches", "schedule=zbv"}),
+        ("ddp(world=2)", {"steps": 1, "clip": {"limit": 0.1}}, {"clip-norm"}),
+        ("ddp(world=2)", {"dtype": "float32"}, {"float32"}),
+        ("ddp(world=2)", {"seed": 5}, set()),
+    ],
+)
+def test_what_the_smallest_trial_still_needs(setting: str, change: dict[str, object], needs: set[str]) -> None:
+    case = Case.model_validate(PLAIN.model_dump(mode="json") | {"steps": 1} | change)
+    assert named(setting, case)[1] == needs
+
+
+def test_one_symptom_with_other_needs_is_another_finding() -> None:
+    clipped = PLAIN.model_copy(update={"clip": Clip(limit=0.1)})
+    assert named("ddp(world=2)")[0] != named("ddp(world=2)", clipped)[0] != named("ddp(world=2, static_graph=true)")[0]
+
+
+def test_what_a_finding_needs_every_trial_of_its_cause_has() -> None:
+    needs = named("ddp(world=3, static_graph=true)", PLAIN.model_copy(update={"batch": 6}))[1]
+    assert needs <= words(CASE, Setting.parse("ddp(world=4, static_graph=true)")) | {"several-steps"}
+    assert not needs <= words(CASE, Setting.parse("ddp(world=4)"))
+
+
+def test_a_failure_of_which_nothing_is_known_keeps_a_catch_all_key() -> None:
+    names = names_of(PLAIN, SETTING, Judgement("hung", "rank 0 did not end"))
+    assert is_catch_all(names.key)
+    assert names.aliases == ()

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from d3bot.findings import failure_key
+from d3bot.findings import Symptom, failure_key
 from d3bot.history.evidence import write_evidence
 from d3bot.history.finding_folder import write_finding
 from d3bot.history.folder import RunWriter
@@ -23,7 +23,11 @@ def build(version: str = "2.14.0.dev20261130", **facts: Any) -> Build:
 def failing(name: str, kind: str = "diverged", family: str = "fsdp2", **facts: Any) -> Finding:
     """A finding with a key of its own for each name."""
     setting = Setting.parse(f"{family}(world=2)")
-    key = facts.pop("key", "") or failure_key("torch", setting, kind, FIRST, "weight", name)  # type: ignore[arg-type]
+    key = facts.pop("key", "") or failure_key(
+        "torch",
+        setting,
+        Symptom(kind, FIRST.role, "weight", name),  # type: ignore[arg-type]
+    )
     seen = verdict(kind, f"c{name}", str(setting), key=key, first=FIRST, error=0.2, bound=0.0, diagnosis=name)
     title = f"{family}: weight gradients differ: {name}"
     made = finding(key, title=title, verdict=seen)

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from d3bot.config import TrackerConfig
-from d3bot.findings import failure_key
+from d3bot.findings import Symptom, symptom_key
 from d3bot.findings.lifecycle import infrastructure_key, overflow_key, script_hash, summary_key
 from d3bot.findings.policy import Policy
 from d3bot.github.body import LIMIT, key_in, record_in
@@ -163,7 +163,7 @@ def test_a8_functions_that_every_failure_passes_through_join_nothing(hub, filing
 
 
 def test_a9_what_nothing_is_known_about_is_never_filed_and_never_shown_under_another_key(hub, filing):
-    hang = failing("x", "hung", key=failure_key("torch", Setting.parse("ddp(world=2)"), "hung"))
+    hang = failing("x", "hung", key=symptom_key("torch", Setting.parse("ddp(world=2)"), Symptom("hung")))
     assert filing(1, hang, ONE) == {hang.key: "skip", ONE.key: "file"}
     (issue,) = hub.issues()
     assert hang.key not in issue["body"]

@@ -1,6 +1,6 @@
 """A failing trial made smaller: always valid, always the same failure, never twice, never beyond the budget."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from d3bot.frameworks import canonical_setting, obstacle, standing_settings
 from d3bot.frameworks.layers import infer_shapes
 from d3bot.generate import fresh_cases
-from d3bot.shrink import shrink, smaller
+from d3bot.shrink import Ask, shrink, smaller
 from d3bot.spec import Case, Framework, Setting
 
 Fails = Callable[[Case, Setting], bool]
@@ -26,6 +26,10 @@ def trials(draw: st.DrawFn) -> tuple[Case, Setting]:
 
 def always() -> bool:
     return True
+
+
+def asked(fails: Fails) -> Ask:
+    return lambda candidates: [fails(*each) for each in candidates]
 
 
 def size(case: Case, setting: Setting) -> int:
@@ -57,7 +61,7 @@ def needs(op: str) -> Fails:
 def test_fails_only_with_a_batch_norm() -> None:
     case = next(c for c in fresh_cases("torch", 3, 200) if "batch_norm" in c.ops() and len(c.layers) > 6)
     start = Setting.parse("ddp(world=2, static_graph=true)")
-    small = shrink(case, start, needs("batch_norm"), always)
+    small = shrink(case, start, asked(needs("batch_norm")), always)
     assert small.finished
     assert "batch_norm" in small.case.ops()
     assert len(small.case.layers) <= 2
@@ -78,20 +82,30 @@ PREDICATES: dict[str, Fails] = {
 
 
 @settings(deadline=None, max_examples=50)
-@given(trial=trials(), word=st.sampled_from(sorted(PREDICATES)), budget=st.integers(0, 30))
-def test_the_loop_keeps_its_promises(trial: tuple[Case, Setting], word: str, budget: int) -> None:
+@given(
+    trial=trials(),
+    word=st.sampled_from(sorted(PREDICATES)),
+    budget=st.integers(0, 30),
+    width=st.sampled_from([1, 2, 3]),
+)
+def test_the_loop_keeps_its_promises(trial: tuple[Case, Setting], word: str, budget: int, width: int) -> None:
     case, setting = trial
     tried: list[tuple[str, str]] = []
     answers: dict[tuple[str, str], bool] = {(case.id, str(setting)): True}
 
-    def fails(candidate: Case, distribution: Setting) -> bool:
-        identity = (candidate.id, str(distribution))
-        tried.append(identity)
-        answers[identity] = PREDICATES[word](candidate, distribution)
-        return answers[identity]
+    told: list[tuple[Case, Setting]] = [trial]
 
-    small = shrink(case, setting, fails, lambda: len(tried) < budget)
-    assert len(tried) <= budget
+    def ask(candidates: Sequence[tuple[Case, Setting]]) -> list[bool]:
+        assert 1 <= len(candidates) <= width
+        for candidate, distribution in candidates:
+            identity = (candidate.id, str(distribution))
+            tried.append(identity)
+            answers[identity] = PREDICATES[word](candidate, distribution)
+        return [answers[each.id, str(under)] for each, under in candidates]
+
+    small = shrink(case, setting, ask, lambda: len(tried) < budget, width, lambda *best: told.append(best))
+    assert len(tried) < budget + width
+    assert told[-1] == (small.case, small.setting), "whoever listens has the smallest at any time"
     assert len(tried) == len(set(tried)), "no candidate is tried twice"
     assert (case.id, str(setting)) not in tried
     assert answers[small.case.id, str(small.setting)], "what comes out failed when it was tried, or is where it began"
@@ -106,7 +120,7 @@ def test_what_always_fails_becomes_one_layer(framework: Framework, setting: str)
     under = canonical_setting(framework, Setting.parse(setting))
     for case in fresh_cases(framework, 11, 12):
         if obstacle(case, under) is None:
-            small = shrink(case, under, PREDICATES["everything"], always)
+            small = shrink(case, under, asked(PREDICATES["everything"]), always)
             assert small.finished
             assert len(small.case.layers) <= 2
             assert small.case.steps == 1

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from d3bot.findings import failure_key, render_issue
+from d3bot.findings import Symptom, render_issue, symptom_key
 from d3bot.findings.lifecycle import summary_key
 from d3bot.history.finding_folder import write_finding
 from d3bot.history.folder import RunWriter
@@ -15,7 +15,7 @@ from tests.findings.samples import BUILD, KEY, SETTING, finding, run, verdict
 NIGHT = datetime(2026, 11, 30, 2, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
 OTHER = KEY[:-8] + "00000000"
-CATCH_ALL = failure_key("torch", SETTING, "hung")
+CATCH_ALL = symptom_key("torch", SETTING, Symptom("hung"))
 SUMMARY = summary_key("torch")
 
 
