@@ -12,7 +12,7 @@ from typing import Any, Literal
 from packaging.version import InvalidVersion, Version
 from pydantic import Field, field_validator
 
-from d3bot.findings.key import is_catch_all
+from d3bot.findings.key import api_of, is_catch_all
 from d3bot.findings.policy import DEFAULT, Policy
 from d3bot.spec import SCHEMA, Build, Evidence, Finding, Framework, short_hash
 from d3bot.spec.base import Noun
@@ -57,6 +57,8 @@ class Record(Noun):
     kind: str = ""
     aliases: tuple[str, ...] = ()
     """Other keys of the same bug: duplicates that a person named, variants of one failure, keys of older rules."""
+    symptoms: tuple[str, ...] = ()
+    """How its trials were seen to fail.  Another bug may show in the same way, so these do not find a record."""
     filed_in: str = ""
     """The run that filed it: what the budget of a run counts."""
     started: datetime | None = None
@@ -110,6 +112,28 @@ def overflow_key(framework: Framework) -> str:
 def infrastructure_key() -> str:
     """Return the key of the one record that tells of bad builds and of runs without data."""
     return f"infrastructure-{short_hash('infrastructure')[:8]}"
+
+
+def record_of(records: Mapping[str, Record], finding: Finding) -> Record | None:
+    """Return the record of a finding; None if there is none.
+
+    It is looked for by key, by the keys under which the same cause is known, among records that were filed under a
+    symptom, as version 1 of the rules did, and last among open ones whose failure ends in the same function.  The
+    record of a duplicate is that of what it is a duplicate of.
+    """
+    for name in (finding.key, *finding.aliases):
+        record = records.get(name)
+        if record is not None and record.duplicate_of:
+            return next((each for each in records.values() if each.number == record.duplicate_of), record)
+        if record is not None:
+            return record
+    for name in finding.symptoms:
+        record = records.get(name)
+        if record is not None and record.key == name:
+            return record
+    api = api_of(finding.key)
+    kin = {each.key: each for each in records.values() if api and each.state == "open" and api_of(each.key) == api}
+    return next(iter(kin.values())) if len(kin) == 1 else None
 
 
 def script_hash(script: str) -> str:
@@ -248,6 +272,7 @@ def new_record(
         family=finding.setting.family,
         kind=finding.verdict.kind,
         filed_in=run_id,
+        aliases=finding.aliases,
         **_sighting(None, finding, started, script),
     )
 
@@ -257,7 +282,7 @@ def seen_again(
 ) -> Record:
     """Return the record after another sighting: open, with the run in its history."""
     event = _event(now, "seen again" if record.state == "open" else "reopened", finding, run_id)
-    variant = finding.key != record.key and finding.key not in record.aliases
+    variants = [name for name in (finding.key, *finding.aliases) if name not in (record.key, *record.aliases)]
     return record.model_copy(
         update={
             "state": "open",
@@ -267,7 +292,7 @@ def seen_again(
             "last_seen": max(now, record.last_seen),
             "seen_runs": _last((*record.seen_runs, run_id)),
             "history": _last((*record.history, event)),
-            "aliases": (*record.aliases, finding.key) if variant else record.aliases,
+            "aliases": _last((*record.aliases, *variants)),
             **_sighting(record, finding, started, script),
         }
     )
@@ -302,6 +327,7 @@ def _sighting(record: Record | None, finding: Finding, started: datetime | None,
         "version": finding.build.version,
         "commit": finding.build.commit,
         "environment": environment_class(finding.build.environment),
+        "symptoms": _last(dict.fromkeys((*(record.symptoms if record else ()), *finding.symptoms))),
         # The newest last; one that is seen again moves there.
         "scripts": (*(each for each in known if each not in mine), *mine)[-_SCRIPTS:],
     }

@@ -188,16 +188,15 @@ def _single_layers(case: Case) -> Iterator[Fields]:
             continue
         seen.add(layer.op)
         vocab = next((item.vocab for item in case.inputs if item.name == layer.inputs[0]), 0)
-        shape = list(shapes[layer.inputs[0]])
-        x: Fields = {"name": "x", "shape": shape, "vocab": vocab}
         alone = layer.model_dump(mode="json") | {"inputs": ["x"]}
-        recipe = _renamed(case, {layer.name: layer.name})
-        yield {"inputs": [x], "layers": [alone], **recipe}
         after = {"name": "fc", "op": "linear", "inputs": [layer.name], "options": {"units": 4}}
-        before = {"name": "fc", "op": "linear", "inputs": ["x"], "options": {"units": shape[-1]}}
-        if not vocab:
-            yield {"inputs": [x], "layers": [before, alone | {"inputs": ["fc"]}], **recipe}
-        yield {"inputs": [x], "layers": [alone, after], **recipe}
+        recipe = _renamed(case, {layer.name: layer.name})
+        for shape in ([4], list(shapes[layer.inputs[0]])):
+            x: Fields = {"name": "x", "shape": shape, "vocab": vocab}
+            before = {"name": "fc", "op": "linear", "inputs": ["x"], "options": {"units": shape[-1]}}
+            yield {"inputs": [x], "layers": [alone]} | recipe
+            yield {"inputs": [x], "layers": [before, alone | {"inputs": ["fc"]}]} | recipe
+            yield {"inputs": [x], "layers": [alone, after]} | recipe
 
 
 def _without_front(case: Case, start: int, shapes: dict[str, Shape]) -> Fields | None:

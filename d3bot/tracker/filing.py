@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from d3bot.findings.issue import Issue, marker, render_issue
-from d3bot.findings.key import api_of, is_catch_all, is_key
+from d3bot.findings.key import is_catch_all, is_key
 from d3bot.findings.lifecycle import (
     Action,
     Decision,
@@ -20,6 +20,7 @@ from d3bot.findings.lifecycle import (
     infrastructure_key,
     new_record,
     overflow_key,
+    record_of,
     reminded,
     seen_again,
     summary_key,
@@ -31,7 +32,7 @@ from d3bot.history.evidence import load_evidence
 from d3bot.history.files import dump_json, write_atomic
 from d3bot.history.finding_folder import FindingFolder, list_findings, read_finding
 from d3bot.history.folder import LoadedRun, load_run
-from d3bot.spec import SCHEMA, Evidence, Framework, Run, SpecError
+from d3bot.spec import SCHEMA, Evidence, Finding, Framework, Run, SpecError
 from d3bot.templates import environment, render_page
 from d3bot.tracker.base import ExhaustedError, Tracker, TrackerError
 
@@ -215,31 +216,21 @@ class _Filing:
     def _decide(self, folder: FindingFolder) -> Decision:
         finding = folder.finding
         return decide(
-            self._record(finding.key),
+            self._record(folder),
             finding,
             self.now,
             self.run.run,
             self.started,
-            self.known.get(finding.key, ""),
-            self.listed.get(finding.key, ""),
+            _first_of(self.known, finding),
+            _first_of(self.listed, finding),
             self.policy,
         )
 
-    def _record(self, key: str) -> Record | None:
-        """Return the record of a key, of the issue it is a duplicate of, or of a variant of the same failure."""
-        record = self.records.get(key)
-        if record is not None and record.duplicate_of:
-            return next((each for each in self.records.values() if each.number == record.duplicate_of), record)
-        if record is not None:
-            return record
-        api = api_of(key)
-        kin = {
-            each.key: each for each in self.records.values() if api and each.state == "open" and api_of(each.key) == api
-        }
-        return next(iter(kin.values())) if len(kin) == 1 else None
+    def _record(self, folder: FindingFolder) -> Record | None:
+        return record_of(self.records, folder.finding)
 
-    def _is_open(self, key: str) -> bool:
-        record = self._record(key)
+    def _is_open(self, folder: FindingFolder) -> bool:
+        record = self._record(folder)
         return record is not None and record.state == "open"
 
     def _listed_keys(self, framework: Framework) -> dict[str, str]:
@@ -251,18 +242,24 @@ class _Filing:
 
     def _new_keys(self, framework: Framework, folders: Sequence[FindingFolder], loaded: LoadedRun) -> set[str]:
         """Return the failing keys of the run, looked into or not, that nobody knows yet."""
-        failing = {each.key for each in loaded.verdicts if each.failing and each.framework == framework}
-        failing |= {folder.finding.key for folder in folders if folder.finding.verified}
         overflow = self.records.get(overflow_key(framework))
-        covered = {*self.listed, *(overflow.covers if overflow else ())}
-        return {
-            key
-            for key in failing
-            if not is_catch_all(key) and key not in self.known and key not in covered and self._record(key) is None
+        known = {*self.listed, *self.known, *(overflow.covers if overflow else ())}
+        mine = [folder.finding for folder in folders]
+        new = {
+            finding.key
+            for finding in mine
+            if finding.verified
+            and record_of(self.records, finding) is None
+            and known.isdisjoint((*finding.names, *finding.symptoms))
         }
+        # What nobody looked into stands in the run under its symptom.
+        known |= {name for finding in mine for name in (*finding.names, *finding.symptoms)} | self.records.keys()
+        known |= {name for record in self.records.values() for name in record.symptoms}
+        new |= {v.key for v in loaded.verdicts if v.failing and v.framework == framework and v.key not in known}
+        return {key for key in new if not is_catch_all(key)}
 
     def _waiting_since(self, folder: FindingFolder) -> tuple[datetime, str]:
-        record = self._record(folder.finding.key)
+        record = self._record(folder)
         return (record.last_seen if record else self.now, folder.finding.key)
 
     def _beyond_budget(
@@ -284,7 +281,7 @@ class _Filing:
             if folder.finding.verified and not is_catch_all(folder.finding.key):
                 groups[_group(folder)].append(folder)
         where = overflow_key(framework)
-        taken = {name for name, group in groups.items() if any(self._is_open(each.finding.key) for each in group)}
+        taken = {name for name, group in groups.items() if any(self._is_open(each) for each in group)}
         rest, reasons = [], {}
         for folder in sorted(ready, key=lambda each: (each.finding.regression != "regression", each.finding.key)):
             name = _group(folder)
@@ -311,7 +308,7 @@ class _Filing:
         return self._attempt(decision, lambda: self._new(record, issue.body))
 
     def _again(self, folder: FindingFolder, decision: Decision) -> Decision:
-        record = self._record(folder.finding.key)
+        record = self._record(folder)
         if record is None:
             raise AssertionError("decided about a record that is not there")
         if decision.action in ("update", "remind") and self.edits >= self.policy.edits:
@@ -430,7 +427,7 @@ class _Filing:
                 folder.finding,
                 self.now,
                 self.run.run,
-                upstream=self.known.get(folder.finding.key, ""),
+                upstream=_first_of(self.known, folder.finding),
                 listed_in=key,
             )
             for folder in folders
@@ -438,7 +435,9 @@ class _Filing:
         covers = tuple(
             folder.finding.key
             for folder in folders
-            if folder.finding.verified and not is_catch_all(folder.finding.key) and folder.finding.key not in self.known
+            if folder.finding.verified
+            and not is_catch_all(folder.finding.key)
+            and not _first_of(self.known, folder.finding)
         )
         covers = covers[:_LISTED]
         if not covers:
@@ -480,7 +479,7 @@ class _Filing:
 
     def _new(self, record: Record, body: str) -> None:
         self.tracker.create(record, body)
-        self.records[record.key] = record
+        self.records |= dict.fromkeys((record.key, *record.aliases), record)
 
     def _put(self, record: Record, note: str = "", body: str = "") -> None:
         self.tracker.update(record, note, body)
@@ -510,6 +509,12 @@ def _fitting(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
             break
         fitting.append(row)
     return fitting
+
+
+def _first_of(texts: Mapping[str, str], finding: Finding) -> str:
+    """Return the text for the first of a finding's names that has one, its symptoms last; empty if none has."""
+    names = (finding.key, *finding.aliases, *finding.symptoms)
+    return next((texts[name] for name in names if name in texts), "")
 
 
 def _group(folder: FindingFolder) -> str:
