@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from d3bot.frameworks import canonical_setting, cost, obstacle
 from d3bot.spec import Case, Framework, Origin, Seed, Setting, SpecError, Trial
 
-PER_CASE: Mapping[Framework, int] = {"torch": 8, "tensorflow": 3}
+PER_CASE: Mapping[Framework, int] = {"torch": 10, "tensorflow": 3}
 """How many applicable settings a case gets unless somebody says otherwise."""
+
+FEWEST = 3
+"""How many settings a seed gets that names some of its own: what it was made for, and the rule between any two."""
 
 EXPLORED: Mapping[Framework, int] = {"torch": 4, "tensorflow": 1}
 """How many settings a fresh case gets beyond those, from all that the options allow, to cover what is not covered."""
@@ -26,6 +29,8 @@ class _Entry:
     seed: str = ""
     wanted: list[Setting] = field(default_factory=list)
     """Settings that are planned whatever the balance says: a seed's own, a previous failure's."""
+    named: bool = False
+    """Whether it is a seed that names settings of its own."""
     only: bool = False
     """Whether nothing beyond `wanted` is planned."""
 
@@ -40,11 +45,11 @@ def plan(
 ) -> list[Trial]:
     """Return the trials of one framework's run: seeds, then previous failures, then fresh cases.
 
-    Every seed and fresh case gets `per_case` applicable settings, or all of them if there are fewer: a seed's own first
-    (with `own_settings` even those that are not among `settings`), then those with the fewest trials so far, the
-    rarely applicable first among equals, so that the trials spread evenly over the settings.  Previous failing trials
-    are always planned, on a case of their own or among a seed's.  One setting a case that does not apply is planned
-    too, so that the reason is on record; it counts for nothing.  Within a case cheap settings come first.
+    Every case gets `per_case` applicable settings, or all of them if there are fewer: those with the fewest trials so
+    far, the rarely applicable first among equals, so that the trials spread evenly over the settings.  A seed that
+    names settings gets those (with `own_settings` even what is not among `settings`), filled up to `FEWEST`.  Previous
+    failing trials are always planned, on a case of their own or among a seed's.  One setting a case that does not apply
+    is planned too, so that the reason is on record; it counts for nothing.  Within a case cheap settings come first.
 
     SpecError if the cases are of more than one framework or `per_case` is below 1.
     """
@@ -65,7 +70,8 @@ def plan(
         if not entry.only:
             free = [s for s in applicable[entry.case.id] if s not in chosen]
             free.sort(key=lambda s: (planned[s], common[s], order[s]))
-            more = free[: max(0, per_case - len(runs))]
+            count = min(per_case, FEWEST) if entry.named else per_case
+            more = free[: max(0, count - len(runs))]
             chosen, runs = chosen + more, runs + more
         planned.update(runs)
         if len(runs) == len(chosen) and not entry.only:
@@ -112,6 +118,7 @@ def _entries(
         entry = entries.setdefault(seed.case.id, _Entry(seed.case, "seed", seed.name))
         own = [canonical_setting(seed.case.framework, setting) for setting in seed.settings]
         entry.wanted += [s for s in own if own_settings or s in settings]
+        entry.named |= bool(entry.wanted)
     fresh_ids = {case.id for case in fresh}
     for case, setting in previous:
         entry = entries.setdefault(case.id, _Entry(case, "previous", only=case.id not in fresh_ids))

@@ -8,6 +8,7 @@ import pytest
 
 from d3bot.frameworks import cost, obstacle, standing_settings
 from d3bot.generate import PER_CASE, fresh_cases, plan, shard
+from d3bot.generate.plan import FEWEST
 from d3bot.spec import FRAMEWORKS, Case, Framework, Seed, Setting, SpecError, Trial, load_seed
 
 SEEDS = [load_seed(path) for path in sorted((Path(__file__).parents[2] / "seeds" / "torch").glob("*.toml"))]
@@ -127,6 +128,11 @@ def test_a_person_who_names_settings_gets_no_others() -> None:
 def test_all_of_a_seeds_own_settings_run_even_beyond_the_number_a_case_gets() -> None:
     seed = replace(SEEDS[0], settings=tuple(STANDING[:4]))
     assert {trial.setting for trial in runnable(plan([seed], [], [], STANDING, per_case=1))} == set(STANDING[:4])
+
+
+def test_a_seed_that_names_settings_is_filled_up_to_three() -> None:
+    seed = replace(SEEDS[0], settings=(STANDING[0],))
+    assert len(runnable(plan([seed], [], [], STANDING, per_case=8))) == FEWEST
 
 
 def test_a_seed_that_names_no_settings_gets_balanced_ones() -> None:

@@ -192,7 +192,6 @@ FAMILY = Family(
         "ddp(world=3)",
         "ddp(world=2, gradient_as_bucket_view=true, small_buckets=true)",
         "ddp(world=2, comm_hook=allreduce)",
-        "ddp(world=2, comm_hook=powersgd)",
         "ddp(world=2, join=initial)",
     ),
     cost=1.0,

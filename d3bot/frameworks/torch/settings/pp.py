@@ -134,10 +134,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=_exact,
     context=_context,
-    standing=(
-        "pp(world=2)",
-        "pp(world=2, schedule=interleaved_zero_bubble, microbatches=2)",
-        "pp(world=2, schedule=zbv, microbatches=2)",
-    ),
+    standing=("pp(world=2)",),
     cost=1.2,
 )
