@@ -177,6 +177,9 @@ def bisect(
         str | None, typer.Option("--build", "-b", help="Build spec (default: that of the finding).")
     ] = None,
     times: Annotated[int | None, typer.Option(help="Tries of each build (default: confirmations).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write a run folder, from which `d3bot file` tells the issue.")
+    ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
     config: ConfigFile = None,
@@ -192,7 +195,7 @@ def bisect(
         progress.print(line, markup=False, soft_wrap=True)
 
     try:
-        result = bisect_source(source, good, bad, setting, build, loaded, log)
+        result = bisect_source(source, good, bad, setting, build, loaded, log, out)
     except KeyboardInterrupt:
         print("\nd3bot: stopped; the answers so far are kept, and the same command goes on there", file=sys.stderr)
         raise typer.Exit(3) from None

@@ -49,7 +49,7 @@ from d3bot.report.terminal import print_summary
 from d3bot.spec import Run, SpecError
 from d3bot.templates import data_folder
 from d3bot.tracker.base import Tracker
-from d3bot.tracker.filing import file_failure, file_run
+from d3bot.tracker.filing import RETESTED, file_failure, file_run
 from d3bot.tracker.folder import FolderTracker
 
 console = Console(highlight=False)
@@ -316,7 +316,7 @@ def retest_command(
         builds=(found,),
         environment=found.environment,
         seed=0,
-        previous="retest",
+        previous=RETESTED,
         version=__version__,
     )
     writer = RunWriter.create(out, run)

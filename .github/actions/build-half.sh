@@ -43,7 +43,7 @@ case $COMMAND in
     need D3BOT_PREVIOUS
     finding=$D3BOT_PREVIOUS/findings/$KEY
     [ -d "$finding" ] || finding=$D3BOT_PREVIOUS/fixed/$KEY
-    call=(bisect "$finding" "${config[@]}")
+    call=(bisect "$finding" --out "$OUT" "${config[@]}")
     [ -z "$GOOD" ] || call+=(--good "$GOOD")
     [ -z "$BAD" ] || call+=(--bad "$BAD") ;;
   *)

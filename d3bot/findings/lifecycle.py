@@ -12,9 +12,10 @@ from typing import Any, Literal
 from packaging.version import InvalidVersion, Version
 from pydantic import Field, field_validator
 
+from d3bot.bisect import conclusion
 from d3bot.findings.key import api_of, is_catch_all
 from d3bot.findings.policy import DEFAULT, Policy
-from d3bot.spec import SCHEMA, Build, Evidence, Finding, Framework, short_hash
+from d3bot.spec import SCHEMA, Bisection, Build, Evidence, Finding, Framework, short_hash
 from d3bot.spec.base import Noun
 
 State = Literal["open", "closed"]
@@ -82,6 +83,8 @@ class Record(Noun):
     silenced: str = ""
     """Why a person silenced it."""
     wrong_bisect: bool = False
+    bisected: str = Field(default="", max_length=600)
+    """What the last bisection found, in one sentence."""
 
     model_config = {**Noun.model_config, "populate_by_name": True}
 
@@ -170,6 +173,8 @@ def decide(
     if record is None:
         if listed_in:
             return decided("skip", f"listed in {listed_in}")
+        if finding.mended_on:
+            return decided("delay", f"its script passes on {' '.join(finding.mended_on.split())}, a newer build")
         return decided("file", "no record has this key")
     if run_id in record.seen_runs:
         return decided("skip", f"run {run_id} is already recorded")
@@ -195,6 +200,8 @@ def decide(
         return decided(
             "delay", f"closed less than {hours} hours ago; reopens if it fails after {until:%Y-%m-%d %H:%M} UTC"
         )
+    if finding.mended_on:
+        return decided("delay", f"its script passes on {' '.join(finding.mended_on.split())}, a newer build")
     if policy.window and now - closed_at > policy.window:
         return decided("file", f"its record was closed on {closed_at:%Y-%m-%d}, too long ago to be the same story")
     return decided("reopen", f"closed on {closed_at:%Y-%m-%d}, and fails again")
@@ -295,6 +302,15 @@ def seen_again(
             "aliases": _last((*record.aliases, *variants)),
             **_sighting(record, finding, started, script),
         }
+    )
+
+
+def bisected(record: Record, result: Bisection, now: datetime, run_id: str) -> Record:
+    """Return the record with what a bisection found, which takes the place of one that a person called wrong."""
+    told = " ".join(filter(None, (conclusion(result), result.compare)))
+    event = f"{now:%Y-%m-%d %H:%M} bisected in run {run_id}"
+    return record.model_copy(
+        update={"bisected": told[:600], "wrong_bisect": False, "history": _last((*record.history, event))}
     )
 
 

@@ -1,11 +1,14 @@
 """Bisect a finding or a seed over the builds that exist, by hand or at the end of a run."""
 
+import secrets
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from d3bot import __version__
 from d3bot.bisect import Memo, conclusion
 from d3bot.builds import NoDataError
 from d3bot.builds.candidates import newest_end, read_end, span
@@ -23,24 +26,37 @@ from d3bot.flow.replay import load_trial
 from d3bot.flow.resolved import resolved
 from d3bot.frameworks import script_env
 from d3bot.history.finding_folder import FINDINGS, FindingFolder, read_finding, write_finding
-from d3bot.spec import Bisection, Build, Finding, Framework, SpecError, Trial, Verdict
+from d3bot.history.folder import RunWriter
+from d3bot.spec import Bisection, Build, Finding, Framework, Run, SpecError, Trial, Verdict
 from d3bot.spec.base import short_hash
+from d3bot.tracker.filing import BISECTED
 
 Ends = tuple[str | None, str | None]
 """The good and the bad end as a person wrote them."""
 
 
 def bisect_new(
-    findings: Sequence[Finding], before: Sequence[Build], run_dir: Path, config: Config, log: Callable[[str], None]
+    findings: Sequence[Finding],
+    before: Sequence[Build],
+    run_dir: Path,
+    config: Config,
+    log: Callable[[str], None],
+    earlier: Mapping[str, Finding] | None = None,
 ) -> list[Finding]:
     """Return the findings of a run, each that is a regression since the previous run's build with its bisection.
 
+    A key that the previous run had already (`earlier`, by key) keeps what was found then: it did not come since.
     All together take at most `bisect_minutes`; what was answered is remembered, so that `d3bot bisect` goes on there.
     What cannot be bisected is told to `log` and stays as it is.
     """
     ends = time.monotonic() + 60 * config.bisect_minutes
     done = []
     for finding in findings:
+        known = (earlier or {}).get(finding.key)
+        if known is not None:
+            kept = known.bisection
+            done.append(record(read_finding(run_dir / FINDINGS / finding.key), kept) if kept else finding)
+            continue
         old = next((build for build in before if build.name == finding.build.name), None)
         wanted = finding.verified and finding.regression != "pre-existing" and old is not None
         if not wanted or old is None or old.version == finding.build.version or time.monotonic() >= ends:
@@ -84,6 +100,7 @@ def bisect_source(
     build_spec: str | None,
     config: Config,
     log: Callable[[str], None],
+    out: Path | None = None,
 ) -> Bisection:
     """Bisect a finding folder, whose folder and issue then tell the result, or the one trial of a seed file.
 
@@ -98,7 +115,11 @@ def bisect_source(
         question = question_of(build, folder.finding.verdict, config.index, good, bad)
         result = bisect_finding(folder, question, build, config, log)
         record(folder, result)
+        if out is not None:
+            write_bisected(folder, result, out)
         return result
+    if out is not None:
+        raise SpecError(f"--out: {source} is no finding folder, so there is no record to tell its bisection to")
     trials = load_trial(source, setting)
     if len(trials) > 1:
         raise SpecError(f"{source}: has {len(trials)} settings; name one with --setting")
@@ -107,6 +128,24 @@ def bisect_source(
     if build.framework != framework:
         raise SpecError(f"--build {build_spec}: is {build.framework}, but this is a case of {framework}")
     return bisect_trial(trials[0], build, config, (good, bad), log)
+
+
+def write_bisected(folder: FindingFolder, result: Bisection, out: Path) -> None:
+    """Write a run folder that holds a finding with its bisection and nothing else, for `d3bot file` to tell it."""
+    started = datetime.now(UTC)
+    finding = folder.finding.model_copy(update={"bisection": result})
+    run = Run(
+        run=f"{started:%Y%m%dT%H%M%SZ}-bisect-{secrets.token_hex(3)}",
+        started=started.isoformat(timespec="seconds"),
+        builds=(finding.build,),
+        environment=finding.build.environment,
+        seed=0,
+        previous=BISECTED,
+        version=__version__,
+    )
+    with RunWriter.create(out, run) as writer:
+        write_finding(out, finding, folder.script, folder.output_bad, folder.output_good, folder.issue_md)
+        writer.finish(run.model_copy(update={"complete": True}))
 
 
 def record(folder: FindingFolder, result: Bisection) -> Finding:

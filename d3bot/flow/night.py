@@ -28,6 +28,7 @@ from d3bot.flow.evidence import gather, known_findings
 from d3bot.flow.finding import Context
 from d3bot.flow.harness import Harness
 from d3bot.flow.look import Looked, look_into
+from d3bot.flow.newest import recheck
 from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import load_plan, write_plan
 from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
@@ -112,6 +113,10 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
         write_plan(out, trials)
         verdicts = {}
     ends = began + 60 * config.minutes if config.minutes else None
+
+    def log(text: str) -> None:
+        console.print(text, highlight=False, markup=False)
+
     with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
         console.print(f"seed of the fresh cases: {run.seed}", highlight=False)
         pace, same_wrong = Pace(), SameWrong()
@@ -152,9 +157,10 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
             ordered += [judged.verdict for judged in looked.added]
             if looked.added:
                 write_plan(out, trials)
-            findings = bisect_new(
-                looked.findings, _builds_before(before), out, config, lambda text: console.print(text, markup=False)
-            )
+            known = known_findings(before.folder) if before else []
+            earlier = {name: each.finding for each in known for name in each.finding.names}
+            findings = recheck(looked.findings, builds, out, config, log)
+            findings = bisect_new(findings, _builds_before(before), out, config, log, earlier)
             for verdict in (*(judged.verdict for judged in looked.added), *looked.changed.values()):
                 writer.append(verdict)
             ordered = [looked.changed.get(verdict.trial, verdict) for verdict in ordered]

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tomli_w
@@ -34,6 +34,10 @@ class FindingFolder:
     output_bad: str
     output_good: str | None
     issue_md: str
+
+    def with_finding(self, finding: Finding) -> "FindingFolder":
+        """Return the folder as it reads with more known of its finding."""
+        return replace(self, finding=finding)
 
 
 def write_finding(

@@ -234,6 +234,8 @@ class Finding(Noun):
     good: Build | None = None
     """The newest build on which the script is known to pass."""
     bisection: Bisection | None = None
+    mended_on: str = Field(default="", max_length=500)
+    """The newer build on which its script passes already; empty where none is, or where none was there to ask."""
 
     model_config = {**Noun.model_config, "populate_by_name": True}
 

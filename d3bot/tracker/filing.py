@@ -8,12 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from d3bot.bisect import conclusion
 from d3bot.findings.issue import Issue, marker, render_issue
 from d3bot.findings.key import is_catch_all, is_key
 from d3bot.findings.lifecycle import (
     Action,
     Decision,
     Record,
+    bisected,
     closed,
     decide,
     decide_close,
@@ -37,6 +39,8 @@ from d3bot.templates import environment, render_page
 from d3bot.tracker.base import ExhaustedError, Tracker, TrackerError
 
 DECISIONS = "decisions.json"
+BISECTED, RETESTED = "bisect", "retest"
+"""What a run that only bisected, or ran one script again, names as its previous run: it is no night."""
 _LISTED = 300
 """Keys that one record covers; what is beyond them is counted, and listed when there is room."""
 
@@ -131,7 +135,8 @@ class _Filing:
             decisions += [Decision(key=each.finding.key, action="delay", reason=INCOMPLETE) for each in folders]
             decisions += self.tell_of_night(INCOMPLETE) if self.policy.night_issue else []
             return
-        decisions += self.tell_of_recovery() if self.policy.night_issue else []
+        if self.policy.night_issue and self.run.previous not in (BISECTED, RETESTED):
+            decisions += self.tell_of_recovery()
         for framework in sorted({build.framework for build in self.run.builds}):
             mine = [folder for folder in folders if folder.finding.build.framework == framework]
             decisions += self.file(framework, mine, loaded)
@@ -139,6 +144,8 @@ class _Filing:
 
     def file(self, framework: Framework, folders: Sequence[FindingFolder], loaded: LoadedRun) -> list[Decision]:
         """File the findings of one framework of a complete run."""
+        if self.run.previous == BISECTED:
+            return [self._bisected(folder) for folder in folders]
         first_run = not self.run.previous and not any(key.startswith(f"{framework}-") for key in self.records)
         if first_run and not self.file_all:
             return self._file_summary(summary_key(framework), folders)
@@ -304,8 +311,23 @@ class _Filing:
     def _create(self, folder: FindingFolder, decision: Decision, issues: Mapping[str, Issue]) -> Decision:
         issue = issues[folder.finding.key]
         record = new_record(folder.finding, self.now, self.run.run, self.started, folder.script)
+        if folder.finding.bisection:
+            record = bisected(record, folder.finding.bisection, self.now, self.run.run)
         record = record.model_copy(update={"title": issue.title})
         return self._attempt(decision, lambda: self._new(record, issue.body))
+
+    def _bisected(self, folder: FindingFolder) -> Decision:
+        """Tell an open record what a bisection found.  Old builds were run: it is no sighting and reopens nothing."""
+        key, result = folder.finding.key, folder.finding.bisection
+        record = self._record(folder)
+        if result is None:
+            return Decision(key=key, action="skip", reason="its folder holds no bisection")
+        if record is None or record.state != "open":
+            return Decision(key=key, action="skip", reason="no open record: the bisection stands in the run folder")
+        if self.run.run in record.seen_runs or any(self.run.run in entry for entry in record.history):
+            return Decision(key=key, action="skip", reason=f"run {self.run.run} is already recorded")
+        decision = Decision(key=key, action="update", reason=f"bisected: {conclusion(result)}")
+        return self._attempt(decision, lambda: self._put(bisected(record, result, self.now, self.run.run)))
 
     def _again(self, folder: FindingFolder, decision: Decision) -> Decision:
         record = self._record(folder)

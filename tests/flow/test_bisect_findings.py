@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from d3bot.builds import Index, resolve
 from d3bot.builds.candidates import spec_of
 from d3bot.config import Config
 from d3bot.flow.bisect import bisect_new, bisect_source
+from d3bot.flow.newest import recheck
 from d3bot.history.finding_folder import read_finding, write_finding
-from d3bot.spec import Build, Case, Finding, Input, Layer, Setting, SpecError, Verdict
+from d3bot.history.folder import RunWriter
+from d3bot.spec import Bisection, Build, Case, Finding, Input, Layer, Run, Setting, SpecError, Verdict
+from d3bot.tracker import FolderTracker, file_run
 
 KEY = "torch-ddp-diverged-00c0ffee"
 SCRIPT = """import sys
@@ -120,6 +124,70 @@ def test_what_is_not_new_not_proved_or_has_nothing_between_is_not_bisected(place
         config = place.config.model_copy(update={"bisect_minutes": minutes})
         assert bisect_new([finding], before, place.run, config, place.said.append) == [finding]
     assert place.said == []
+
+
+def test_a_key_of_the_night_before_keeps_what_was_found_when_it_came(place: Place) -> None:
+    found = Bisection(subject="torch", direction="broke", status="found", key=KEY)
+    earlier = place.finding().model_copy(update={"bisection": found})
+    (told,) = bisect_new(
+        [place.finding()], [place.builds[10]], place.run, place.config, place.said.append, {KEY: earlier}
+    )
+    assert told.bisection == found
+    assert read_finding(place.run / "findings" / KEY).finding == told
+    assert place.said == [], "nothing is bisected again"
+
+
+def test_a_bisection_that_was_asked_for_is_told_to_the_open_issue(place: Place, tmp_path: Path) -> None:
+    place.finding()
+    out, tracker = tmp_path / "told", FolderTracker(tmp_path / "tracker")
+    RunWriter.create(place.run, header(place, "r1")).finish(header(place, "r1"))
+    now = datetime(2026, 10, 14, tzinfo=UTC)
+    assert [each.action for each in file_run(place.run, tracker, now)] == ["file"]
+    found = bisect_source(
+        place.run / "findings" / KEY, "2026-10-10", "2026-10-13", None, None, place.config, place.said.append, out
+    )
+    (decision,) = file_run(out, tracker, now + timedelta(hours=1))
+    assert decision.action == "update"
+    record = tracker.records()[KEY]
+    assert record.bisected.startswith(f"Last good torch {NIGHTS[11]}, first bad {NIGHTS[12]}. https://github.com/")
+    assert len(record.seen_runs) == 1, "no sighting"
+    assert record.bisected.endswith(found.compare)
+    (again,) = file_run(out, tracker, now + timedelta(hours=2))
+    assert again.action == "skip"
+
+
+def header(place: Place, name: str) -> Run:
+    started = "2026-10-13T02:00:00+00:00"
+    return Run(run=name, started=started, builds=(place.builds[13],), seed=0, complete=True, previous="r0")
+
+
+def test_c5_what_passes_on_a_newer_night_is_mended_and_not_filed(place: Place, tmp_path: Path) -> None:
+    asked = place.builds[13].model_copy(update={"spec": "torch@nightly"})
+    finding = place.finding()
+    assert recheck([finding], [asked], place.run, place.config, place.said.append) == [finding], "it is the newest"
+    place.toy.add_torch("9.9.0.dev20261014", SUM, "v1.0-14-g000000e")
+    (told,) = recheck([finding], [asked], place.run, place.config, place.said.append)
+    assert told.mended_on.startswith("torch 9.9.0.dev20261014")
+    assert (told.attempts[-1].failed, told.attempts[-1].outcome) == (False, "exit 0")
+    assert read_finding(place.run / "findings" / KEY).finding == told
+    RunWriter.create(place.run, header(place, "r1")).finish(header(place, "r1"))
+    (decision,) = file_run(place.run, FolderTracker(tmp_path / "tracker"), datetime(2026, 10, 14, tzinfo=UTC))
+    assert (decision.action, "a newer build" in decision.reason) == ("delay", True)
+
+
+def test_a_newer_night_that_fails_too_is_one_build_more_in_the_issue(place: Place) -> None:
+    asked = place.builds[13].model_copy(update={"spec": "torch@nightly"})
+    place.toy.add_torch("9.9.0.dev20261014", FIRST, "v1.0-14-g000000e")
+    (told,) = recheck([place.finding()], [asked], place.run, place.config, place.said.append)
+    assert told.mended_on == ""
+    assert told.attempts[-1].failed
+    assert "9.9.0.dev20261014" in read_finding(place.run / "findings" / KEY).issue_md
+
+
+def test_a_build_that_was_named_exactly_is_not_asked_about(place: Place) -> None:
+    place.toy.add_torch("9.9.0.dev20261014", SUM, "v1.0-14-g000000e")
+    finding = place.finding()
+    assert recheck([finding], [place.builds[13]], place.run, place.config, place.said.append) == [finding]
 
 
 def test_a_person_asks_for_a_finding(place: Place) -> None:

@@ -56,7 +56,7 @@ def step(tmp_path):
         ),
         (
             {"COMMAND": "bisect", "D3BOT_PREVIOUS": "p", "KEY": "k", "GOOD": "1", "BAD": "2"},
-            ["bisect", "p/fixed/k", "--good", "1", "--bad", "2"],
+            ["bisect", "p/fixed/k", "--out", "run", "--good", "1", "--bad", "2"],
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
