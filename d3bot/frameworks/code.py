@@ -1,7 +1,7 @@
 """Writing a model's data flow as Python lines, shared by the frameworks."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from d3bot.frameworks.layers import ACTIVATIONS
@@ -19,19 +19,25 @@ class Flow:
     result: str
 
 
-def data_flow(layers: Sequence[Layer], reads: Mapping[str, int], call: Call) -> Flow:
+def data_flow(layers: Sequence[Layer], reads: Mapping[str, int], call: Call, left_out: Container[str] = ()) -> Flow:
     """Return the body that computes the last layer, one line a layer, activations written around their input.
 
     `reads` says how many layers read each name: what is read once by an activation needs no variable of its own.
+    Instead of a layer that is `left_out` its first input goes on.
     """
-    inline = {layer.inputs[0] for layer in layers if layer.op in ACTIVATIONS and reads.get(layer.inputs[0]) == 1}
+    inline = {
+        layer.inputs[0]
+        for layer in layers
+        if layer.op in ACTIVATIONS and reads.get(layer.inputs[0]) == 1 and layer.name not in left_out
+    }
     expressions: dict[str, str] = {}
     lines: list[str] = []
     for layer in layers:
-        text = call(layer, [expressions.get(name, name) for name in layer.inputs])
+        inputs = [expressions.get(name, name) for name in layer.inputs]
+        text = inputs[0] if layer.name in left_out else call(layer, inputs)
         if layer is layers[-1]:
             return Flow(tuple(lines), text)
-        if layer.name in inline:
+        if layer.name in inline or layer.name in left_out:
             expressions[layer.name] = text
         else:
             lines.append(f"{layer.name} = {text}")
@@ -62,3 +68,18 @@ def unrolled(text: str) -> str:
         lines.append(line[4:] if loop is not None and line.strip() else line)
     plain = re.sub(r"(?<!def )data\(step\)", "data(0)", "\n".join(lines)).replace("step {step} ", "step 0 ")
     return _NO_FIELD.sub(r"\1", plain.replace("data(STEPS)", "data(1)")) + "\n"
+
+
+def tidy(text: str) -> str:
+    """Return a script's text without blank lines inside of functions: templates leave some where nothing is rendered.
+
+    What comes before the first definition stays as it is.
+    """
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith(("def ", "class "))), len(lines))
+    kept: list[str] = []
+    for line in reversed(lines[start:]):
+        inside = bool(kept) and kept[-1].startswith(" ") and not kept[-1].lstrip().startswith(("def ", "@"))
+        if line.strip() or not inside:
+            kept.append(line)
+    return "\n".join([*lines[:start], *reversed(kept)]) + "\n"

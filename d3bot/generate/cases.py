@@ -7,8 +7,8 @@ from d3bot.frameworks.layers import KINDS
 from d3bot.generate.cells import Taste
 from d3bot.generate.deal import Dealer
 from d3bot.generate.models import THEMES, draw_model
-from d3bot.generate.recipes import QUIRKS, draw_batch, draw_clip, draw_optimizer, draw_steps
-from d3bot.spec import Case, Dtype, Framework, Freeze, Layer
+from d3bot.generate.recipes import EXTRAS, QUIRKS, Extra, draw_batch, draw_clip, draw_groups, draw_optimizer, draw_steps
+from d3bot.spec import Case, Dtype, Framework, Freeze, Layer, Optimizer, Skip
 
 _DTYPES: tuple[Dtype, ...] = ("float64", "float64", "float32")
 _LOSSES: tuple[Literal["mse", "cross_entropy"], ...] = ("mse", "cross_entropy")
@@ -22,19 +22,25 @@ def fresh_cases(framework: Framework, seed: int, count: int) -> list[Case]:
 
 
 def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
-    quirk = dealer.deal("quirk", QUIRKS)
+    quirk = dealer.deal("quirk", QUIRKS[framework])
+    extra = dealer.deal("extra", EXTRAS[framework])
+    loss = dealer.deal("loss", _LOSSES)
     model = draw_model(
         framework,
         dealer.deal("theme", THEMES),
         Taste(dealer.chance("model"), dealer.deal("odd", _ODD)),
-        dealer.deal("loss", _LOSSES),
+        "cross_entropy" if extra in ("class-weights", "ignored") else loss,
         quirk == "tied",
+        extra in ("unused", "conditional"),
     )
-    steps = draw_steps(dealer, quirk)
-    loop = _loop(framework, dealer, quirk)
     batch_norm = any(layer.op == "batch_norm" for layer in model.layers)
+    accumulate = 2 if extra == "accumulate" and not batch_norm else 1  # each micro-batch would have its own statistics
+    steps = draw_steps(dealer, quirk, extra)
+    loop = _loop(framework, dealer, quirk)
     even = framework == "tensorflow" and (loop == "fit" or batch_norm)  # else most settings would not apply
     metric: Literal["accuracy", "mae"] = "accuracy" if model.loss == "cross_entropy" else "mae"
+    trainable = [layer.name for layer in model.layers if KINDS[layer.op].trainable]
+    grouped = extra in ("groups", "late-group")
     return Case(
         framework=framework,
         inputs=model.inputs,
@@ -43,14 +49,32 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         loss=model.loss,
         loop=loop,
         metrics=(metric,) if loop == "fit" else (),
-        batch=draw_batch(dealer, even, batch_norm),
+        batch=draw_batch(dealer, even, batch_norm, accumulate),
         steps=steps,
-        optimizer=draw_optimizer(dealer),
+        optimizer=_scaled(draw_optimizer(dealer), extra),
         clip=draw_clip(dealer, framework),
         freeze=_freeze(dealer, model.layers, quirk, steps),
+        reduction="sum" if extra == "sum" else "mean",
+        ignored=dealer.chance("ignored").choice((1, 2)) if extra == "ignored" else 0,
+        weights="class" if extra == "class-weights" else "none",
+        accumulate=accumulate,
+        groups=draw_groups(dealer, trainable, steps, extra == "late-group") if grouped else (),
+        skips=_skips(dealer, model.spare, extra, steps),
         dtype=dealer.deal("dtype", _DTYPES),
         seed=dealer.chance("seed").randrange(1000),
     )
+
+
+def _scaled(optimizer: Optimizer, extra: Extra) -> Optimizer:
+    """Return the optimizer with a rate that suits gradients of a sum over the rows."""
+    return optimizer.model_copy(update={"lr": optimizer.lr / 8}) if extra == "sum" else optimizer
+
+
+def _skips(dealer: Dealer, layer: str, extra: Extra, steps: int) -> tuple[Skip, ...]:
+    """Leave the spare layer out of every step, or of one."""
+    if not layer:
+        return ()
+    return (Skip(layer=layer, at=dealer.chance("skip").randrange(steps) if extra == "conditional" else None),)
 
 
 def _loop(framework: Framework, dealer: Dealer, quirk: str) -> Literal["fit", "custom"]:
@@ -61,10 +85,12 @@ def _loop(framework: Framework, dealer: Dealer, quirk: str) -> Literal["fit", "c
 
 
 def _freeze(dealer: Dealer, layers: Sequence[Layer], quirk: str, steps: int) -> tuple[Freeze, ...]:
-    """Freeze one layer, from the start or later, never the head: something must be left to train."""
+    """Freeze one layer, from the start, later or until later, never the head: something must be left to train."""
     trainable = [layer.name for layer in layers[:-1] if KINDS[layer.op].trainable]
-    if quirk not in ("frozen", "late-freeze") or not trainable:
+    if quirk not in ("frozen", "late-freeze", "thaw") or not trainable:
         return ()
     chance = dealer.chance("freeze")
     layer = chance.choice(trainable)
+    if quirk == "thaw":
+        return (Freeze(layer=layer, until=chance.randrange(1, steps)),)
     return (Freeze(layer=layer, at=0 if quirk == "frozen" else chance.randrange(1, steps)),)

@@ -46,16 +46,24 @@ class Model:
     layers: tuple[Layer, ...]
     tie: tuple[Tie, ...]
     loss: Literal["mse", "cross_entropy"]
+    spare: str = ""
+    """A layer with parameters that the model could do without, if it was asked for one."""
 
 
 def draw_model(
-    framework: Framework, theme: Theme, taste: Taste, loss: Literal["mse", "cross_entropy"], tied: bool
+    framework: Framework,
+    theme: Theme,
+    taste: Taste,
+    loss: Literal["mse", "cross_entropy"],
+    tied: bool,
+    spare: bool = False,
 ) -> Model:
     """Return a model of 3 to 12 layers around the theme's cell.
 
     A tied model of PyTorch shares the weight of its embedding with its head where it has one (the loss then is
     cross-entropy over the vocabulary).  Other tied models use one weight for two linear layers, as do all of Keras,
-    which shares layers and not weights.
+    which shares layers and not weights.  With `spare` a linear layer that keeps its input's width comes before the
+    head.
     """
     sketch = Sketch(framework)
     table = ""
@@ -72,13 +80,17 @@ def draw_model(
     else:
         x, table = _mixed(sketch, taste)
         kind = cells.VECTOR
-    reserve = 2 + (4 if tied else 0)  # a reduction and the head; the tied layers
+    reserve = 2 + (4 if tied else 0) + (2 if spare else 0)  # a reduction and the head; the tied and the spare layers
     wanted = taste.chance.randint(3, 10)
     while len(sketch.layers) < wanted and len(sketch.layers) + cells.ROOM + reserve <= MOST_LAYERS:
         x = taste.chance.choice(kind)(sketch, x, taste)
         if taste.chance.random() < 0.4:
             x, kind = _reduced(sketch, x, taste), cells.VECTOR
     x = _reduced(sketch, x, taste)
+    added = ""
+    if spare:
+        added = sketch.add("linear", x, units=sketch.width(x))
+        x = sketch.add(taste.activation(), added)
     tie: tuple[Tie, ...] = ()
     if tied and table and framework == "torch":
         loss, units = "cross_entropy", sketch.inputs[-1].vocab
@@ -94,7 +106,7 @@ def draw_model(
             x = sketch.add(taste.activation(), second)
             tie = (Tie(layer=second, to=first),)
         sketch.add("linear", x, units=_outputs(taste, loss))
-    return Model(tuple(sketch.inputs), tuple(sketch.layers), tie, loss)
+    return Model(tuple(sketch.inputs), tuple(sketch.layers), tie, loss, added)
 
 
 def _image(sketch: Sketch, taste: Taste) -> str:

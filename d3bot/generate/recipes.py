@@ -1,9 +1,10 @@
 """Training recipes: what a fresh case does with its model."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from d3bot.generate.deal import Dealer
-from d3bot.spec import Clip, Framework, Optimizer
+from d3bot.spec import Clip, Framework, Group, Optimizer
 
 _OPTIMIZERS = ("sgd", "sgd", "momentum", "nesterov", "adam", "adam", "adamw", "adamw")
 _STEPS = (1, 2, 2, 2, 3, 3, 4)
@@ -12,8 +13,23 @@ _BATCHES = (8, 8, 12, 12, 16, 16, 24, 6, 7, 9, 10, 15)
 _EVEN_BATCHES = (12, 12, 24, 6, 18, 8, 10, 16)
 """All divide by 2, five of eight by 3."""
 
-Quirk = Literal["", "tied", "frozen", "late-freeze"]
-QUIRKS: tuple[Quirk, ...] = ("", "", "", "", "tied", "tied", "frozen", "late-freeze")
+Quirk = Literal["", "tied", "frozen", "late-freeze", "thaw"]
+QUIRKS: dict[Framework, tuple[Quirk, ...]] = {
+    "torch": ("", "", "", "tied", "tied", "frozen", "late-freeze", "thaw"),
+    "tensorflow": ("", "", "", "", "tied", "tied", "frozen", "late-freeze"),
+}
+"""What is unusual about a model's parameters."""
+
+Extra = Literal["", "accumulate", "groups", "late-group", "unused", "conditional", "sum", "class-weights", "ignored"]
+EXTRAS: dict[Framework, tuple[Extra, ...]] = {
+    "torch": ("",) * 4
+    + ("accumulate", "accumulate", "groups", "late-group", "unused", "conditional", "sum", "class-weights", "ignored"),
+    "tensorflow": ("",),
+}
+"""What is unusual about the training: one thing a case, crossed by the decks' own orders with every quirk, optimizer,
+clipping and type."""
+LATE = ("late-freeze", "thaw", "late-group", "conditional")
+"""Quirks and extras that need a second step."""
 
 
 def draw_optimizer(dealer: Dealer) -> Optimizer:
@@ -46,25 +62,47 @@ _CLIPS: dict[Framework, tuple[str, ...]] = {
 }
 
 
+_ORDERS: dict[Framework, tuple[Literal["1", "2", "inf"], ...]] = {
+    # A rank without a row of some parameter cannot take the largest element, which hides whatever comes after it.
+    "torch": ("2",) * 6 + ("1", "1", "inf"),
+    "tensorflow": ("2",),
+}
+
+
 def draw_clip(dealer: Dealer, framework: Framework) -> Clip | None:
     """Return clipping with a limit that most gradients of fresh models exceed, or None."""
     kind = dealer.deal("clip", _CLIPS[framework])
     chance = dealer.chance("clip")
     if kind == "norm":
-        return Clip(kind="norm", limit=chance.choice((0.05, 0.1, 0.2)))
+        return Clip(kind="norm", limit=chance.choice((0.05, 0.1, 0.2)), order=chance.choice(_ORDERS[framework]))
     if kind == "value":
         return Clip(kind="value", limit=chance.choice((0.002, 0.005, 0.02)))
     return None
 
 
-def draw_steps(dealer: Dealer, quirk: Quirk) -> int:
-    """Return the number of steps; what freezes in mid-training needs two."""
-    return max(dealer.deal("steps", _STEPS), 2 if quirk == "late-freeze" else 1)
+def draw_steps(dealer: Dealer, quirk: Quirk, extra: Extra) -> int:
+    """Return the number of steps; what changes in mid-training needs two."""
+    return max(dealer.deal("steps", _STEPS), 2 if quirk in LATE or extra in LATE else 1)
 
 
-def draw_batch(dealer: Dealer, even: bool, batch_norm: bool) -> int:
+def draw_batch(dealer: Dealer, even: bool, batch_norm: bool, accumulate: int) -> int:
     """Return the rows of a batch, at least 6; with `even` a number that divides by 2.
 
-    With batch norm a dozen more: of two rows a batch norm makes +1 and -1, and their gradient is rounding.
+    With batch norm a dozen more: of two rows a batch norm makes +1 and -1, and their gradient is rounding.  With
+    micro-batches a number that gives them to 2, 3 and 4 ranks.
     """
+    if accumulate > 1:
+        return 12 * accumulate
     return dealer.deal("batch", _EVEN_BATCHES if even else _BATCHES) + (12 if batch_norm else 0)
+
+
+def draw_groups(dealer: Dealer, layers: Sequence[str], steps: int, late: bool) -> tuple[Group, ...]:
+    """Return one or two parameter groups over some of the layers: one without any at times, one added late if asked."""
+    chance = dealer.chance("groups")
+    own = Group(
+        layers=(chance.choice(layers),),
+        lr=chance.choice((0.003, 0.03)),
+        weight_decay=chance.choice((None, 0.0, 0.05)),
+        at=chance.randrange(1, steps) if late else 0,
+    )
+    return (own, Group()) if chance.random() < 0.3 else (own,)

@@ -131,21 +131,21 @@ class Skip(Noun):
 
 
 _WHERE: dict[str, tuple[Framework, ...]] = {
-    "freeze.until": (),
-    "clip.order": (),
-    "reduction": (),
-    "ignored": (),
-    "class weights": (),
+    "freeze.until": ("torch",),
+    "clip.order": ("torch",),
+    "reduction": ("torch",),
+    "ignored": ("torch",),
+    "class weights": ("torch",),
     "sample weights": (),
     "l2": (),
-    "accumulate": (),
-    "groups": (),
+    "accumulate": ("torch",),
+    "groups": ("torch",),
     "ema": (),
     "mixed": (),
     "casts": (),
     "recompute": (),
     "reentrant": (),
-    "skips": (),
+    "skips": ("torch",),
     "compiler": (),
 }
 """Fields that not every framework has, and which of them do."""
@@ -260,6 +260,8 @@ class Case(Noun):
             for name in chosen:
                 if name not in names:
                     raise ValueError(f"{field}: there is no layer {name!r}")
+        if self.layers[-1].name in {skip.layer for skip in self.skips}:
+            raise ValueError(f"skips: {self.layers[-1].name} is the model's output and cannot be left out")
         times = [("freeze", item.until) for item in self.freeze] + [("groups", item.at) for item in self.groups]
         for field, at in times + [("skips", item.at) for item in self.skips]:
             if at is not None and at >= self.steps:

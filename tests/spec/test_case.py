@@ -131,6 +131,13 @@ def test_a_number_is_one_however_it_is_written(number: float) -> None:
         ({"optimizer": {"nesterov": True}}, "optimizer: nesterov needs a momentum above 0"),
         ({"optimizer": {"lr": 0}}, "optimizer.lr: Input should be greater than 0"),
         ({"optimizer": {"lr": float("nan")}}, "optimizer.lr: Input should be"),
+        ({"freeze": [{"layer": "fc1", "at": 1, "until": 1}]}, "freeze.0: until = 1 must come after at = 1"),
+        ({"freeze": [{"layer": "fc1", "until": 2}]}, "freeze: step 2 never comes in 2 steps"),
+        ({"groups": [{"layers": ["fc1"]}, {"layers": ["fc1"]}]}, "groups: a layer is in two groups"),
+        ({"skips": [{"layer": "fc2"}]}, "skips: fc2 is the model's output and cannot be left out"),
+        ({"accumulate": 3}, "accumulate: 8 rows do not divide into 3 micro-batches"),
+        ({"ignored": 2}, 'ignored rows and class weights need loss = "cross_entropy"'),
+        ({"weights": "sample"}, "sample weights exists for no framework only"),
         ({"clip": {"limit": float("inf")}}, "clip.limit: Input should be a finite number"),
     ],
 )

@@ -1,7 +1,7 @@
 """The model of a torch case as text: an `nn.Sequential` where a chain of modules is all there is, else a class."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from d3bot.frameworks.code import data_flow
@@ -21,6 +21,8 @@ class Part:
     expression: str
     paths: dict[str, str]
     """Layer name -> attribute path below the module, as `named_parameters` has it."""
+    skips: dict[int, list[str]] = field(default_factory=dict)
+    """Step -> layers that `forward` leaves out while their names are in the module's `skipped`."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,16 @@ class ModelText:
     def staged(self) -> bool:
         """Whether `build()` returns an `nn.Sequential` of pipeline stages."""
         return len(self.parts) > 1
+
+    def skipped(self, steps: int, root: str = "model") -> list[str]:
+        """Return the lines that say, at the start of each of so many steps, which layers are left out of it."""
+        owners = [f"{root}[{i}]" if self.staged else root for i in range(len(self.parts))]
+        pairs = zip(owners, self.parts, strict=True)
+        return [
+            f"{owner}.skipped = {part.skips[0] if steps == 1 else f'{part.skips}.get(step, [])'}"
+            for owner, part in pairs
+            if part.skips
+        ]
 
     def access(self, name: str, root: str = "model") -> str:
         """Return the expression of a layer's module: `model.fc` or `model[0]`."""
@@ -78,7 +90,14 @@ def _part(case: Case, layers: Sequence[Layer], inputs: list[str], name: str, sha
     forms = [module_form(case, layer, shapes) for layer in layers]
     chain = [inputs[-1], *(layer.name for layer in layers)]
     is_chain = len(inputs) == 1 and all(layer.inputs == (chain[i],) for i, layer in enumerate(layers))
-    if is_chain and all(forms):
+    names = {layer.name for layer in layers}
+    unused = {skip.layer for skip in case.skips if skip.at is None}
+    skips: dict[int, list[str]] = {}
+    for skip in case.skips:
+        if skip.at is not None and skip.layer in names - unused:
+            skips.setdefault(skip.at, []).append(skip.layer)
+    conditional = {layer for step in skips.values() for layer in step}
+    if is_chain and all(forms) and not names & unused and not conditional:
         expression = f"nn.Sequential({', '.join(form for form in forms if form)})"
         return Part("", expression, {layer.name: str(i) for i, layer in enumerate(layers)})
     lines = [f"class {name}(nn.Module):", "    def __init__(self):", "        super().__init__()"]
@@ -86,7 +105,14 @@ def _part(case: Case, layers: Sequence[Layer], inputs: list[str], name: str, sha
         made = constructor(case, layer, shapes)
         if made:
             lines.append(f"        self.{layer.name} = {made}")
-    flow = data_flow(layers, consumers(case), lambda layer, args: call(layer, args, shapes))
+    if skips:
+        lines.append("        self.skipped = []  # layers left out of forward")
+
+    def written(layer: Layer, args: list[str]) -> str:
+        text = call(layer, args, shapes)
+        return f'({args[0]} if "{layer.name}" in self.skipped else {text})' if layer.name in conditional else text
+
+    flow = data_flow(layers, consumers(case), written, unused)
     lines += ["", f"    def forward(self, {', '.join(inputs)}):"]
     lines += [f"        {line}" for line in flow.lines] + [f"        return {flow.result}"]
-    return Part("\n".join(lines), f"{name}()", {layer.name: layer.name for layer in layers})
+    return Part("\n".join(lines), f"{name}()", {layer.name: layer.name for layer in layers}, skips)

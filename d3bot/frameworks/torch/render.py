@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from d3bot.frameworks.base import Script, View
-from d3bot.frameworks.code import unrolled
+from d3bot.frameworks.code import tidy, unrolled
 from d3bot.frameworks.layers import Shape, infer_shapes
 from d3bot.frameworks.rendering import assemble, common_context
 from d3bot.frameworks.torch.families import FAMILIES
+from d3bot.frameworks.torch.loss import IGNORED, loss_of
 from d3bot.frameworks.torch.model import ModelText, model_text
-from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
+from d3bot.frameworks.torch.optimizer import added_groups, optimizer_class, optimizer_options, parameter_groups
 from d3bot.spec import Case, Optimizer, Setting
 from d3bot.templates import environment
 
@@ -30,13 +31,16 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "touches": _touches(case, model),
         "data_lines": _data_lines(case, shapes),
         "loss": _loss(case, model),
-        "optimizer": f"{optimizer_class(case.optimizer)}(model.parameters(){optimizer_options(case.optimizer)})",
+        "groups": parameter_groups(case, model),
+        "optimizer": f"{optimizer_class(case.optimizer)}("
+        f"{'groups' if case.groups else 'model.parameters()'}{optimizer_options(case.optimizer)})",
         "schedule": _schedule(case.optimizer),
-        "freezes": [
-            f"if step == {freeze.at}: {model.access(freeze.layer)}.requires_grad_(False)"
-            for freeze in case.freeze
-            if freeze.at > 0
+        "events": _events(case, model),
+        "added": added_groups(case, model),
+        "norm_type": {"1": ", norm_type=1.0", "2": "", "inf": ', norm_type=float("inf")'}[
+            case.clip.order if case.clip else "2"
         ],
+        "divided": f" / {case.accumulate}" if case.reduction == "mean" else "",
         "has_buffers": "batch_norm" in case.ops(),
         "predict": setting.family != "pp",
         "parts_name": "WORLD" if sharded else "MICROBATCHES",
@@ -51,13 +55,14 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "rows": "(tensor.tensor_split(WORLD)[rank] for tensor in data(step))",
         "everyone": "WORLD + 1" if special.get("outsider") else "WORLD",
         "outsider": False,
+        "contexts": [],
         "backend": "gloo",
         "device": "cpu",
         "trains": case.steps > 1 or bool(view.roles & {"param", "predict"}),
         **special,
     }
-    half = _JINJA.get_template("half.py.j2").render(context).strip("\n")
-    text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
+    half = tidy(_JINJA.get_template("half.py.j2").render(context)).strip("\n")
+    text = tidy(_JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half))
     if case.steps == 1:
         text = unrolled(text)
     return assemble(family, case, setting, ENV, "\n".join([*context["constants"], half]), text)
@@ -68,6 +73,13 @@ def _touches(case: Case, model: ModelText) -> list[str]:
     lines = [f"{model.access(tie.layer)}.weight = {model.access(tie.to)}.weight" for tie in case.tie]
     lines += [f"{model.access(item.layer)}.requires_grad_(False)" for item in case.freeze if item.at == 0]
     return lines
+
+
+def _events(case: Case, model: ModelText) -> list[str]:
+    """Lines at the start of a step: layers frozen from now on or trained again."""
+    changes = [(item.at, item.layer, False) for item in case.freeze if item.at > 0]
+    changes += [(item.until, item.layer, True) for item in case.freeze if item.until is not None]
+    return [f"if step == {at}: {model.access(layer)}.requires_grad_({trains})" for at, layer, trains in changes]
 
 
 def _data_lines(case: Case, shapes: Mapping[str, Shape]) -> list[str]:
@@ -81,18 +93,19 @@ def _data_lines(case: Case, shapes: Mapping[str, Shape]) -> list[str]:
     output = shapes[case.layers[-1].name]
     if case.loss == "cross_entropy":
         lines.append(f"target = torch.randint({output[0]}, ({case.batch},), generator=generator)")
+        if case.ignored:
+            lines.append(f"target[:{case.ignored}] = {IGNORED}  # ignored by the loss")
     else:
         lines.append(f"target = torch.randn({(case.batch, *output)}, generator=generator)")
     return lines
 
 
 def _loss(case: Case, model: ModelText) -> str:
-    name = "F.cross_entropy" if case.loss == "cross_entropy" else "F.mse_loss"
     output = f"model({', '.join(item.name for item in case.inputs)})"
     if model.staged and len(case.inputs) > 1:  # an nn.Sequential takes one input only
         rest = "model[1]" if len(model.parts) == 2 else "model[1:]"
         output = output.replace("model(", f"{rest}(model[0](") + ")"
-    return f"{name}({output}, target)"
+    return loss_of(case, output)
 
 
 def _schedule(optimizer: Optimizer) -> str:

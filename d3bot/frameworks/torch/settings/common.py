@@ -7,6 +7,17 @@ from d3bot.frameworks.layers import KINDS
 from d3bot.spec import ArrayName, Case, Setting
 
 WORLD = Option("world", "number of ranks", low=1, high=8)
+NO_SYNC = Option("no_sync", "gradients of micro-batches before the last stay local", False, (False, True))
+
+EXACT = (
+    "2 ranks: to the last bit, except after clipping by norm and with micro-batches. Other world sizes: the noise "
+    "bound."
+)
+MICRO_BATCHES = (
+    "Micro-batches: rows that do not divide into them, batch norm, a mean over weighted or unignored targets.",
+    "Every row of a rank ignored: the mean over nothing is NaN.",
+)
+"""What breaks data parallelism whatever wraps the model, for `Contract.breaks`."""
 
 GROUP = Option("group", "the ranks that train: all, or a group without global rank 0 (tail)", "all", ("all", "tail"))
 
@@ -48,6 +59,38 @@ def keeps_local_buffers(case: Case) -> bool:
     return "batch_norm" in case.ops()
 
 
+def micro_batch_obstacle(case: Case, world: int) -> str | None:
+    """Return why a step of micro-batches is not that of its whole batch, on each of `world` shards; or None."""
+    if case.accumulate == 1:
+        return None
+    if keeps_local_buffers(case):
+        return "batch norm takes the statistics of one micro-batch, which the whole batch does not have"
+    if case.batch % (world * case.accumulate):
+        return f"{case.batch} rows on {world} ranks do not divide into {case.accumulate} micro-batches each"
+    if case.reduction == "mean" and (case.ignored or case.weights == "class"):
+        return "the mean over weighted or unignored targets of micro-batches is not that of the whole batch"
+    return None
+
+
+def ignored_obstacle(case: Case, parts: int) -> str | None:
+    """Return why a mean over the targets of one of `parts` parts of the batch has no value, or None."""
+    first = -(-case.batch // parts)
+    if case.reduction == "mean" and case.ignored >= first:
+        return f"all {first} rows of the first of {parts} parts are ignored, and the mean over nothing is NaN"
+    return None
+
+
+def data_parallel_obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why the mean over the ranks' shards is not defined for this trial, or None."""
+    world = world_of(setting)
+    return small_shards(case, setting) or micro_batch_obstacle(case, world) or ignored_obstacle(case, world)
+
+
+def leaves_local(case: Case, setting: Setting) -> bool:
+    """Whether the gradients of micro-batches stay local until the last one."""
+    return setting.get("no_sync") is True and case.accumulate > 1
+
+
 def small_shards(case: Case, setting: Setting) -> str | None:
     """Return why the batch is too small to be sharded over the ranks, or None."""
     world = world_of(setting)
@@ -70,8 +113,11 @@ def exact_data_parallel(case: Case, setting: Setting, name: ArrayName) -> bool:
 
     At 2 ranks the sum of two halves has one order only, and halving is exact: measured bit-equal in 2,376 of 2,376
     comparisons.  A clipping norm sums its squares in another order than the written-out one, and what follows it
-    inherits that.  At other world sizes only the first forward pass is the same computation.
+    inherits that.  At other world sizes only the first forward pass is the same computation; with micro-batches not
+    even that.
     """
+    if case.accumulate > 1:
+        return False
     if name.step == 0 and name.role == "loss":
         return True
     if world_of(setting) not in (1, 2):

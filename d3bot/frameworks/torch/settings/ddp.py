@@ -6,15 +6,19 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import KINDS
 from d3bot.frameworks.torch.settings.common import (
+    EXACT,
     GROUP,
+    MICRO_BATCHES,
+    NO_SYNC,
     WORLD,
     data_parallel,
+    data_parallel_obstacle,
     exact_data_parallel,
     group_context,
     keeps_local_buffers,
+    leaves_local,
     processes_of,
     shards,
-    small_shards,
     world_of,
 )
 from d3bot.spec import Case, Setting
@@ -48,7 +52,23 @@ def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why DDP's promise does not hold for this trial, or None."""
     if not any_trainable(case):
         return "DDP refuses a module without a parameter that requires a gradient"
-    return small_shards(case, setting) or join_obstacle(case, setting) or _hook_obstacle(case, setting)
+    return (
+        _skips(case, setting)
+        or data_parallel_obstacle(case, setting)
+        or join_obstacle(case, setting)
+        or _hook_obstacle(case, setting)
+    )
+
+
+def _skips(case: Case, setting: Setting) -> str | None:
+    if not case.skips:
+        return None
+    static = setting.get("static_graph") is True
+    if static and any(skip.at is not None for skip in case.skips):
+        return "static_graph promises that the set of used parameters stays the same"
+    if not static and setting.get("find_unused_parameters") is not True:
+        return "DDP waits for the gradient of every parameter unless find_unused_parameters or static_graph is set"
+    return None
 
 
 def join_obstacle(case: Case, setting: Setting) -> str | None:
@@ -72,6 +92,8 @@ def _hook_obstacle(case: Case, setting: Setting) -> str | None:
         return None
     if case.clip is not None and case.clip.kind == "norm":
         return "clipping by norm rounds in another order, and the last bit decides what compression makes of a gradient"
+    if case.accumulate > 1:
+        return "each micro-batch is compressed by itself, which the whole batch is not"
     if hook == "powersgd":
         return "PowerSGD compresses from the third step on at the earliest" if case.steps < 3 else None
     return "the order of a half-precision sum over more than 2 ranks is free" if world_of(setting) > 2 else None
@@ -94,6 +116,8 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         arguments += ", process_group=group"
     return {
         "arguments": arguments,
+        "no_sync": "ddp.no_sync()" if leaves_local(case, setting) else "",
+        "contexts": ["nullcontext"] * leaves_local(case, setting),
         "bad_batch": setting.get("bad_batch") is True,
         **_hook(setting),
         **join_context(case, setting),
@@ -144,6 +168,7 @@ FAMILY = Family(
         Option("static_graph", "the graph is promised to be the same in every step", False, (False, True)),
         Option("find_unused_parameters", "search the graph for unused parameters", False, (False, True)),
         Option("small_buckets", "a bucket for nearly every parameter", False, (False, True)),
+        NO_SYNC,
         Option(
             "batched_grad_copy", "gradients are copied into a bucket at once when it is ready", False, (False, True)
         ),
@@ -162,7 +187,13 @@ FAMILY = Family(
         "DDP training was launched with. If False, will compute the effective world size (number of ranks that have "
         'not depleted their inputs yet) and divide gradients by that during allreduce"; "Once all DDP processes have '
         "joined, the context manager will broadcast the model corresponding to the last joined process to all "
-        'processes" (torch.nn.parallel.DistributedDataParallel, 2.13); "casts GradBucket tensor to half-precision '
+        'processes"; "the gradient will be M times smaller when compared to the same model trained on a single node '
+        'with batch=M*N if the loss is summed"; "find_unused_parameters: ... Parameters that don\'t receive gradients '
+        'as part of this graph are preemptively marked as being ready to be reduced"; "static_graph: ... The set of '
+        'used and unused parameters will not change during the whole training loop" '
+        '(torch.nn.parallel.DistributedDataParallel, 2.13); "Within this context, gradients will be accumulated on '
+        'module variables, which will later be synchronized in the first forward-backward pass exiting the context" '
+        '(no_sync, 2.13); "casts GradBucket tensor to half-precision '
         "floating-point format (torch.float16) and then divides it by the process group size. It allreduces those "
         'float16 gradient tensors ... casts it back to the input data type" (fp16_compress_hook, 2.13); "Rest of the '
         'tensors will be directly allreduced without compression, including all the vector tensors (for biases)" '
@@ -171,15 +202,20 @@ FAMILY = Family(
         "batch norm each forward starts from rank 0's buffers, or from the rank's own. A rank that has joined adds "
         "nothing. With fp16 each rank's gradient is cast, divided and summed as the hook says. PowerSGD compresses in "
         "the last step, after which vectors alone are observed.",
-        exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
+        exact=EXACT,
         breaks=(
             "A batch with fewer rows than ranks.",
             "Every layer frozen: DDP refuses a module without a parameter that requires a gradient.",
+            "A layer left out of the forward pass without find_unused_parameters, or out of some with static_graph.",
+            *MICRO_BATCHES,
             "join: one rank or one step; batch norm; the effective world size under a communication hook.",
-            "Compressed gradients: after clipping by norm; half precision on more than 2 ranks; PowerSGD in fewer than "
-            "3 steps; bfloat16 without NCCL.",
+            "Compressed gradients: after clipping by norm; of micro-batches; half precision on more than 2 ranks; "
+            "PowerSGD in fewer than 3 steps; bfloat16 without NCCL.",
         ),
-        excluded={"late-freeze": "parameters must not change after DDP has wrapped them"},
+        excluded={
+            "late-freeze": "parameters must not change after DDP has wrapped them",
+            "thaw": "parameters must not change after DDP has wrapped them",
+        },
     ),
     world=world_of,
     processes=processes_of,
@@ -189,8 +225,8 @@ FAMILY = Family(
     context=_context,
     standing=(
         "ddp(world=2)",
-        "ddp(world=3)",
-        "ddp(world=2, gradient_as_bucket_view=true, small_buckets=true)",
+        "ddp(world=3, find_unused_parameters=true)",
+        "ddp(world=2, gradient_as_bucket_view=true, small_buckets=true, no_sync=true)",
         "ddp(world=2, comm_hook=allreduce)",
         "ddp(world=2, join=initial)",
     ),

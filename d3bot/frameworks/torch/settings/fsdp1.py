@@ -6,12 +6,16 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
+    EXACT,
+    MICRO_BATCHES,
+    NO_SYNC,
     WORLD,
     data_parallel,
+    data_parallel_obstacle,
     exact_data_parallel,
     layer_units,
+    leaves_local,
     shards,
-    small_shards,
     world_of,
 )
 from d3bot.spec import Case, Setting
@@ -20,11 +24,12 @@ _STRATEGIES = {"full_shard": "", "shard_grad_op": "SHARD_GRAD_OP", "no_shard": "
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
-    if case.freeze and not layer_units(case, setting):
+    if (case.freeze or case.skips) and not layer_units(case, setting):
         return (
-            "FSDP1 shows a frozen parameter a zero gradient in a unit that trains: what can be read is not what trains"
+            "FSDP1 shows a frozen or unused parameter a zero gradient in a unit that trains: what can be read is not "
+            "what trains"
         )
-    return small_shards(case, setting)
+    return data_parallel_obstacle(case, setting)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
@@ -36,6 +41,8 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "units": [
             (text.access(name), whole if i % 2 == 0 else "") for i, name in enumerate(layer_units(case, setting))
         ],
+        "no_sync": "model.no_sync()" if leaves_local(case, setting) else "",
+        "contexts": ["nullcontext"] * leaves_local(case, setting),
         **data_parallel(case, "own"),
     }
 
@@ -47,6 +54,7 @@ FAMILY = Family(
     options=(
         WORLD,
         Option("wrap", "units: every layer and the root, or the root alone", "layers", ("layers", "root")),
+        NO_SYNC,
         Option(
             "sharding",
             "strategy of all units; mixed: FULL_SHARD, but every other layer, from the first on, NO_SHARD",
@@ -61,14 +69,17 @@ FAMILY = Family(
         'across ranks similar to PyTorch\'s DistributedDataParallel API" (ShardingStrategy); "The norm is computed '
         'over all parameters\' gradients as viewed as a single vector" (clip_grad_norm_); "If you want to inspect the '
         'gradients, you can use the summon_full_params method with with_grads=True"; "For use_orig_params=True, FSDP '
-        'supports mixing frozen and non-frozen parameters" (torch.distributed.fsdp.FullyShardedDataParallel, 2.13)',
+        'supports mixing frozen and non-frozen parameters"; "no_sync: ... gradients will be accumulated in module '
+        'variables, which will later be synchronized in the first forward-backward pass after exiting the context" '
+        "(torch.distributed.fsdp.FullyShardedDataParallel, 2.13)",
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
         "batch norm every rank keeps its own buffers.",
-        exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
+        exact=EXACT,
         breaks=(
             "A batch with fewer rows than ranks.",
-            "Frozen and trained parameters in one unit: gradients can be read in summon_full_params alone, which shows "
-            "a frozen one as zero instead of none.",
+            "Frozen or unused and trained parameters in one unit: gradients can be read in summon_full_params alone, "
+            "which shows those as zero instead of none.",
+            *MICRO_BATCHES,
         ),
     ),
     world=world_of,
@@ -77,6 +88,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=exact_data_parallel,
     context=_context,
-    standing=("fsdp1(world=2)", "fsdp1(world=2, sharding=mixed)"),
+    standing=("fsdp1(world=2)", "fsdp1(world=2, no_sync=true, sharding=mixed)"),
     cost=1.6,
 )

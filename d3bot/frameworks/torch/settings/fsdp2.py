@@ -7,12 +7,16 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import infer_shapes
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
+    EXACT,
+    MICRO_BATCHES,
+    NO_SYNC,
     WORLD,
     data_parallel,
+    data_parallel_obstacle,
     exact_data_parallel,
     layer_units,
+    leaves_local,
     shards,
-    small_shards,
     world_of,
 )
 from d3bot.spec import ArrayName, Case, Setting
@@ -40,7 +44,7 @@ def _dim1(case: Case, setting: Setting) -> bool:
 def _obstacle(case: Case, setting: Setting) -> str | None:
     if setting.get("shard_dim") == 1 and not _dim1(case, setting):
         return "no parameter divides by the number of ranks on dim 1, and fully_shard requires that of it"
-    return small_shards(case, setting)
+    return data_parallel_obstacle(case, setting)
 
 
 def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
@@ -69,6 +73,7 @@ def context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "arguments": arguments,
         "shard_dim": setting.get("shard_dim") == 1,
         "units": [*(text.access(name) for name in layer_units(case, setting)), "model"],
+        "sync": "model.set_requires_gradient_sync" if leaves_local(case, setting) else "",
         **data_parallel(case, "own"),
     }
 
@@ -81,6 +86,7 @@ FAMILY = Family(
         WORLD,
         Option("wrap", "units: every layer and the root, or the root alone", "layers", ("layers", "root")),
         Option("reshard_after_forward", "free the gathered parameters after forward", True, (True, False)),
+        NO_SYNC,
         Option("shard_dim", "dimension that is sharded: the first, or (1) the second where it divides", 0, (0, 1)),
     ),
     contract=Contract(
@@ -89,14 +95,15 @@ FAMILY = Family(
         source='"fully_shard: Apply fully sharded data parallelism (FSDP) to module, where FSDP shards module '
         'parameters, gradients, and optimizer states across data parallel workers"; "shard_placement_fn: This callable '
         'can be used to override the sharding placement for a parameter"; "If sharding on a nonzero dim, we currently '
-        'require even sharding" (torch.distributed.fsdp.fully_shard, 2.13)',
+        'require even sharding"; "set_requires_gradient_sync: Sets if the module should sync gradients. This can be '
+        'used to implement gradient accumulation without communication" (torch.distributed.fsdp.fully_shard, 2.13)',
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
         "batch norm every rank keeps its own buffers.",
-        exact="2 ranks: to the last bit, except after clipping by norm and with attention in a unit of its own. Other "
-        "world sizes: the noise bound.",
+        exact="As for data parallel, but for attention in a unit of its own. " + EXACT,
         breaks=(
             "A batch with fewer rows than ranks.",
             "Sharding on dim 1 where no parameter divides there by the number of ranks.",
+            *MICRO_BATCHES,
         ),
     ),
     world=world_of,
@@ -108,7 +115,7 @@ FAMILY = Family(
     standing=(
         "fsdp2(world=2)",
         "fsdp2(world=3)",
-        "fsdp2(world=2, reshard_after_forward=false, wrap=root)",
+        "fsdp2(world=2, no_sync=true, reshard_after_forward=false, wrap=root)",
         "fsdp2(world=2, shard_dim=1)",
     ),
     cost=1.6,

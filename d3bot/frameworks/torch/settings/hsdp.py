@@ -5,13 +5,14 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.settings import fsdp2
-from d3bot.frameworks.torch.settings.common import shards, small_shards, world_of
+from d3bot.frameworks.torch.settings.common import MICRO_BATCHES, data_parallel_obstacle, shards, world_of
 from d3bot.spec import Case, Setting
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     size = int(FAMILY.value(setting, "shards"))
-    return {**fsdp2.context(case, setting), "replicas": world_of(setting) // size, "shards": size}
+    late = {"sync": "model.set_requires_all_reduce"} if setting.get("all_reduce_last") is True else {}
+    return {**fsdp2.context(case, setting), "replicas": world_of(setting) // size, "shards": size, **late}
 
 
 FAMILY = Family(
@@ -21,24 +22,28 @@ FAMILY = Family(
     options=(
         Option("world", "number of ranks", choices=(4, 8)),
         Option("shards", "ranks over which one copy is sharded", 2, (2, 4)),
-        *(option for option in fsdp2.FAMILY.options if option.name in ("wrap", "reshard_after_forward")),
+        *(option for option in fsdp2.FAMILY.options if option.name in ("wrap", "reshard_after_forward", "no_sync")),
+        Option("all_reduce_last", "micro-batches before the last are reduced inside a copy only", False, (False, True)),
     ),
     contract=Contract(
         promise="The gathered gradient of each parameter is the mean over all ranks, of every replica, of their own "
         "shards' gradients.",
         source='"If 2D, then parameters are sharded across the 1st dim and replicated across the 0th dim (HSDP) with '
-        '(Replicate(), Shard(0)) placement." (torch.distributed.fsdp.fully_shard, 2.13)',
+        '(Replicate(), Shard(0)) placement."; "set_requires_all_reduce: Sets if the module should all-reduce '
+        "gradients. This can be used to implement gradient accumulation with only reduce-scatter but not "
+        'all-reduce for HSDP." '
+        "(torch.distributed.fsdp.fully_shard, 2.13)",
         reference="As fsdp2's: the ranks' shards one after the other in one process, each loss divided by the world "
         "size; with batch norm every rank keeps its own buffers.",
         exact="The first losses, but for attention in a unit of its own. All else: the noise bound.",
-        breaks=("A batch with fewer rows than ranks.",),
+        breaks=("A batch with fewer rows than ranks.", *MICRO_BATCHES),
     ),
     world=world_of,
     processes=world_of,
     parts=shards,
-    obstacle=small_shards,
+    obstacle=data_parallel_obstacle,
     exact=fsdp2.exact,
     context=_context,
-    standing=("hsdp(world=4)",),
+    standing=("hsdp(world=4, all_reduce_last=true)",),
     cost=1.8,
 )

@@ -7,8 +7,9 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import KINDS
+from d3bot.frameworks.torch.loss import loss_of
 from d3bot.frameworks.torch.model import pipeline_cuts
-from d3bot.frameworks.torch.settings.common import world_of
+from d3bot.frameworks.torch.settings.common import ignored_obstacle, world_of
 from d3bot.spec import ArrayName, Case, Setting
 
 
@@ -42,7 +43,7 @@ def stage_cuts(case: Case, setting: Setting) -> tuple[int, ...] | None:
     """
     stages = _schedule(setting).stages
     count = sum(len(own) for own in stages)
-    frozen = {freeze.layer for freeze in case.freeze}
+    frozen = {freeze.layer for freeze in case.freeze} | {skip.layer for skip in case.skips}
     trains = [KINDS[layer.op].trainable and layer.name not in frozen for layer in case.layers]
 
     def fits(cuts: tuple[int, ...]) -> bool:
@@ -74,6 +75,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
         return f"no cut into {stages} stages, trained on both ranks, at which one tensor crosses and no tie is split"
     if case.batch % count:
         return f"a batch of {case.batch} does not divide into {count} micro-batches"
+    if problem := ignored_obstacle(case, count):
+        return problem
     if case.clip and case.clip.kind == "norm":
         return "clip_grad_norm_ sees one rank's parameters; nothing in torch promises the norm over all stages"
     if "batch_norm" in case.ops() and case.batch // count < 2:
@@ -90,13 +93,12 @@ def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
-    loss = "F.cross_entropy" if case.loss == "cross_entropy" else "F.mse_loss"
     schedule = _schedule(setting)
     return {
         "schedule_class": schedule.name,
         "own": schedule.own,
         "last_rank": next(rank for rank in (0, 1) if max(schedule.stages[rank]) == max(map(max, schedule.stages))),
-        "stage_loss": f"{loss}(output, target)",
+        "stage_loss": loss_of(case, "output"),
         "buffers": "",
         "part_comment": "the micro-batches, one after the other",
         "cuts": stage_cuts(case, setting) or (),
@@ -125,8 +127,10 @@ FAMILY = Family(
             "Clipping by norm: each rank sees its own stages' parameters only.",
             "A batch that does not divide into the micro-batches.",
             "Interleaved schedules: micro-batches that do not divide into rounds.",
+            "Every row of a micro-batch ignored: the mean over nothing is NaN.",
             "A model without cuts at which one tensor crosses, or whose tied weights lie on both sides of every cut.",
         ),
+        excluded={"accumulate": "a schedule splits the batch itself, and scales all of .grad at the end of its step"},
     ),
     world=world_of,
     processes=world_of,

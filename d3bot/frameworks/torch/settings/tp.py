@@ -6,7 +6,7 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import ACTIVATIONS, KINDS, consumers, infer_shapes
 from d3bot.frameworks.torch.model import model_text
-from d3bot.frameworks.torch.settings.common import WORLD, world_of
+from d3bot.frameworks.torch.settings.common import WORLD, micro_batch_obstacle, world_of
 from d3bot.spec import ArrayName, Case, Setting
 
 _COLUMN = "ColwiseParallel(output_layouts=Replicate())"
@@ -18,9 +18,11 @@ def tensor_plan(case: Case) -> dict[str, str]:
     """Return layer name -> style: linears paired column-wise then row-wise, the others one by one in turn.
 
     A pair is two linears with nothing but elementwise activations, read once each, between them: its inner value
-    stays sharded.  Every other linear and every embedding gathers its output or takes a replicated input.
+    stays sharded, which a model without one of the two could not take: a layer that is left out is in no pair.  Every
+    other linear and every embedding gathers its output or takes a replicated input.
     """
     reads = consumers(case)
+    skipped = {skip.layer for skip in case.skips}
     layers = {layer.name: layer for layer in case.layers}
     plan: dict[str, str] = {}
     for layer in case.layers:
@@ -32,6 +34,7 @@ def tensor_plan(case: Case) -> dict[str, str]:
         while source is not None and source.op in ACTIVATIONS and reads[source.name] == 1:
             source = layers.get(source.inputs[0])
         paired = source is not None and source.op == "linear" and reads[source.name] == 1
+        paired = paired and source is not None and not skipped & {source.name, layer.name}
         if paired and source is not None and plan.get(source.name) == _COLUMN:
             plan[source.name] = "ColwiseParallel()"
             plan[layer.name] = "RowwiseParallel()"
@@ -54,6 +57,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
         return "no linear or embedding layer that a tensor-parallel plan could shard"
     if case.tie:
         return "parallelize_module makes a new parameter of each module's weight; nothing promises that a tie survives"
+    if case.accumulate > 1:
+        return micro_batch_obstacle(case, 1)
     if case.clip and _mixed(case, {*plan, *sequence_norms(case, setting)}):
         return "clipping takes sharded and plain parameters in one call, and torch converts neither to the other"
     return None

@@ -7,6 +7,7 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
 from d3bot.frameworks.torch.settings import ddp
 from d3bot.frameworks.torch.settings.common import (
+    EXACT,
     GROUP,
     WORLD,
     data_parallel,
@@ -24,7 +25,8 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     options = ", parameters_as_bucket_view=True" if setting.get("parameters_as_bucket_view") is True else ""
     if tail:
         options += ", process_group=group"
-    made = f"model.parameters(), {optimizer_class(case.optimizer)}{options}{optimizer_options(case.optimizer)}"
+    parameters = "groups" if case.groups else "model.parameters()"
+    made = f"{parameters}, {optimizer_class(case.optimizer)}{options}{optimizer_options(case.optimizer)}"
     return {
         "zero": f"ZeroRedundancyOptimizer({made})",
         "arguments": ", process_group=group" if tail else "",
@@ -54,8 +56,8 @@ FAMILY = Family(
         "(torch.distributed.optim.ZeroRedundancyOptimizer, 2.13)",
         reference="As ddp's: the ranks' shards one after the other in one process, each loss divided by the world "
         "size, and one plain optimizer. A rank that has joined adds nothing.",
-        exact="2 ranks: to the last bit, except after clipping by norm. Other world sizes: the noise bound.",
-        breaks=ddp.FAMILY.contract.breaks[:3],
+        exact=EXACT,
+        breaks=ddp.FAMILY.contract.breaks[:6],
         excluded=ddp.FAMILY.contract.excluded,
     ),
     world=world_of,

@@ -1,0 +1,182 @@
+"""What a case does around its gradients: each feature by the lines that it writes, and no others."""
+
+import pytest
+from torch_cases import case, chain, layer
+
+from d3bot.frameworks import obstacle, render
+from d3bot.spec import Case, Clip, Freeze, Group, Setting, Skip, SpecError, Tie
+
+DEEP = chain("linear", "tanh", "linear", "tanh", "linear")
+"""Layers a, c and e are linear."""
+
+
+def text(one: Case, setting: str = "ddp(world=2)") -> str:
+    return render(one, Setting.parse(setting), "doc").text
+
+
+def halves(one: Case, setting: str) -> tuple[str, str]:
+    """Return the text of the reference and that of the distributed half."""
+    before, _, after = text(one, setting).partition("def distributed(")
+    return before.partition("def reference(")[2], after.partition("def save(")[0]
+
+
+def with_(**changes: object) -> Case:
+    return case(layers=DEEP.layers, **changes)
+
+
+@pytest.mark.parametrize(
+    ("one", "setting", "reference", "distributed"),
+    [
+        (
+            with_(freeze=(Freeze(layer="a", until=1),)),
+            "fsdp1(world=2)",
+            "if step == 1: model[0].requires_grad_(True)",
+            "if step == 1: model[0].requires_grad_(True)",
+        ),
+        (
+            with_(clip=Clip(limit=0.5, order="1")),
+            "fsdp1(world=2)",
+            "norm = sum(grad.abs().sum() for grad in grads)",
+            "model.clip_grad_norm_(0.5, norm_type=1.0)",
+        ),
+        (
+            with_(clip=Clip(limit=0.5, order="inf")),
+            "fsdp2(world=2)",
+            "norm = max(grad.abs().max() for grad in grads)",
+            'nn.utils.clip_grad_norm_(model.parameters(), 0.5, norm_type=float("inf"))',
+        ),
+        (
+            with_(accumulate=2),
+            "ddp(world=2)",
+            "(loss / WORLD).backward()",
+            "for part in parts:  # micro-batches",
+        ),
+        (
+            with_(accumulate=4),
+            "ddp(world=2, no_sync=true)",
+            "(loss / WORLD).backward()",
+            "with ddp.no_sync() if i < 3 else nullcontext():",
+        ),
+        (
+            with_(accumulate=2),
+            "fsdp2(world=2, no_sync=true)",
+            "(loss / WORLD).backward()",
+            "model.set_requires_gradient_sync(i == 1)",
+        ),
+        (
+            with_(accumulate=2),
+            "hsdp(world=4, all_reduce_last=true)",
+            "(loss / WORLD).backward()",
+            "model.set_requires_all_reduce(i == 1)",
+        ),
+        (
+            with_(groups=(Group(layers=("c",), lr=0.5), Group())),
+            "ddp(world=2)",
+            '{"params": [*model[2].parameters()], "lr": 0.5},',
+            '{"params": []},',
+        ),
+        (
+            with_(groups=(Group(layers=("c",), weight_decay=0.5, at=1),)),
+            "zero1(world=2)",
+            'if step == 1: optimizer.add_param_group({"params": [*model[2].parameters()], "weight_decay": 0.5})',
+            "optimizer = ZeroRedundancyOptimizer(groups, torch.optim.SGD",
+        ),
+        (
+            with_(skips=(Skip(layer="c", at=1),)),
+            "fsdp1(world=2)",
+            "model.skipped = {1: ['c']}.get(step, [])",
+            "model.module.skipped = {1: ['c']}.get(step, [])",
+        ),
+    ],
+)
+def test_both_halves_say_it(one: Case, setting: str, reference: str, distributed: str) -> None:
+    found = halves(one, setting)
+    assert reference in found[0]
+    assert distributed in found[1]
+
+
+def test_the_reference_of_micro_batches_is_one_batch() -> None:
+    assert halves(with_(accumulate=2), "ddp(world=2)")[0] == halves(with_(), "ddp(world=2)")[0]
+
+
+def test_a_group_added_late_leaves_gradients_that_only_the_model_clears() -> None:
+    late = with_(groups=(Group(layers=("c",), at=1),))
+    assert "model.zero_grad()" in text(late)
+    assert "optimizer.zero_grad()" not in text(late)
+
+
+def test_a_tied_weight_is_in_the_group_of_the_layer_it_was_taken_from() -> None:
+    tied = with_(tie=(Tie(layer="c", to="a"),), groups=(Group(layers=("c",)),))
+    assert '{"params": [*model[0].parameters(), *model[4].parameters()]},' in text(tied)
+    assert '{"params": [model[2].bias]},' in text(tied)
+
+
+def test_what_is_never_used_is_not_in_forward() -> None:
+    found = text(with_(skips=(Skip(layer="c"),)), "fsdp2(world=2)")
+    assert "self.c = nn.Linear(6, 6)" in found
+    assert "self.c(" not in found
+    assert "skipped" not in found
+
+
+def test_one_step_says_at_once_what_it_leaves_out() -> None:
+    assert "model.skipped = ['c']" in text(with_(steps=1, skips=(Skip(layer="c", at=0),)), "fsdp2(world=2)")
+
+
+def test_only_a_layer_that_keeps_its_inputs_shape_can_be_left_out() -> None:
+    with pytest.raises(SpecError, match="only a layer that keeps its input's shape"):
+        text(case(layers=(layer("a", "linear", "x", units=4), layer("b", "tanh", "a")), skips=(Skip(layer="a"),)))
+
+
+CLASSES = case(loss="cross_entropy", batch=12)
+
+
+def test_ignored_rows_and_class_weights() -> None:
+    found = text(CLASSES.model_copy(update={"ignored": 2, "weights": "class"}))
+    assert "target[:2] = -100" in found
+    assert "F.cross_entropy(model(x), target, weight=torch.tensor([0.5, 2.0]))" in found
+
+
+@pytest.mark.parametrize(
+    ("setting", "written"),
+    [
+        ("ddp(world=2)", 'F.mse_loss(model(x), target, reduction="sum")'),
+        ("pp(world=2)", 'loss_fn=lambda output, target: F.mse_loss(output, target, reduction="sum")'),
+    ],
+)
+def test_a_sum_over_the_rows(setting: str, written: str) -> None:
+    assert written in text(case(reduction="sum"), setting)
+    assert "/ 2\n" not in text(case(reduction="sum", accumulate=2), "fsdp2(world=2)")
+
+
+MICRO = {"accumulate": 2, "batch": 12}
+
+
+@pytest.mark.parametrize(
+    ("one", "setting", "why"),
+    [
+        (case(**MICRO), "ddp(world=3)", ""),
+        (case(**MICRO), "ddp(world=4)", "do not divide into 2 micro-batches each"),
+        (case(**MICRO), "pp(world=2)", "splits the batch itself"),
+        (case(loss="cross_entropy", weights="class", **MICRO), "fsdp2(world=2)", "is not that of the whole batch"),
+        (case(loss="cross_entropy", weights="class", reduction="sum", **MICRO), "fsdp2(world=2)", ""),
+        (CLASSES.model_copy(update={"ignored": 6}), "ddp(world=2)", "the mean over nothing"),
+        (CLASSES.model_copy(update={"ignored": 5}), "ddp(world=2)", ""),
+        (CLASSES.model_copy(update={"ignored": 3}), "pp(world=2)", "the mean over nothing"),
+        (with_(skips=(Skip(layer="c"),)), "ddp(world=2)", "waits for the gradient of every parameter"),
+        (with_(skips=(Skip(layer="c"),)), "ddp(world=2, static_graph=true)", ""),
+        (with_(skips=(Skip(layer="c", at=1),)), "ddp(world=2, static_graph=true)", "stays the same"),
+        (with_(skips=(Skip(layer="c", at=1),)), "ddp(world=2, find_unused_parameters=true)", ""),
+        (with_(skips=(Skip(layer="c"),)), "fsdp1(world=2, wrap=root)", "zero gradient"),
+        (with_(freeze=(Freeze(layer="a", until=1),)), "zero1(world=2)", "must not change after DDP has wrapped"),
+    ],
+)
+def test_the_promise_holds_or_not(one: Case, setting: str, why: str) -> None:
+    found = obstacle(one, Setting.parse(setting))
+    assert bool(found) is bool(why)
+    assert why in (found or "")
+
+
+def test_a_layer_that_is_left_out_is_in_no_pair_of_column_and_row() -> None:
+    plan = text(with_(skips=(Skip(layer="c", at=1),)), "tp(world=2)").partition("plan = ")[2].partition("\n")[0]
+    assert "ColwiseParallel()" not in plan
+    assert "ColwiseParallel()" in text(with_(), "tp(world=2)")
