@@ -49,7 +49,7 @@ _NO_FIELD = re.compile(r'\bf("[^"{}\n]*")')
 
 
 def unrolled(text: str) -> str:
-    """Return the text of a one-step script without its step loops and without `STEPS`.
+    """Return the text of a one-step script without its step loops and, if nothing else needs it, without `STEPS`.
 
     The body of each `for step in range(STEPS):` moves one level to the left, and the step is written as 0.
     """
@@ -63,11 +63,10 @@ def unrolled(text: str) -> str:
             continue
         if loop is not None and line.strip() and indent <= loop:
             loop = None
-        if line.startswith("STEPS = "):
-            continue
         lines.append(line[4:] if loop is not None and line.strip() else line)
     plain = re.sub(r"(?<!def )data\(step\)", "data(0)", "\n".join(lines)).replace("step {step} ", "step 0 ")
-    return _NO_FIELD.sub(r"\1", plain.replace("data(STEPS)", "data(1)")) + "\n"
+    plain = _NO_FIELD.sub(r"\1", plain.replace("data(STEPS)", "data(1)")) + "\n"
+    return plain.replace("STEPS = 1\n", "") if plain.count("STEPS") == 1 else plain
 
 
 def tidy(text: str) -> str:

@@ -17,7 +17,7 @@ def features(case: Case) -> frozenset[str]:
     `late-group` (added in mid-training), `mixed` also which type.
     """
     words = {_STRUCTURE.get(op, op.replace("_", "-")) for op in case.ops()}
-    words |= {case.dtype, case.loss.replace("_", "-"), case.loop, _optimizer(case)}
+    words |= {case.dtype, case.loss.replace("_", "-"), case.loop.replace("_", "-"), _optimizer(case)}
     sizes = [
         (layer.op, size)
         for layer in case.layers
@@ -40,6 +40,9 @@ def features(case: Case) -> frozenset[str]:
         "odd-size": any(int(size) % 2 for _, size in sizes),
         "odd-linear": any(op == "linear" and int(size) % 2 for op, size in sizes),
         "metrics": bool(case.metrics),
+        "evaluate": case.evaluate,
+        "slope": case.slope > 0,
+        "running-mean": case.running_mean,
         "clip-l1": case.clip is not None and case.clip.order == "1",
         "clip-max": case.clip is not None and case.clip.order == "inf",
         "sum-loss": case.reduction == "sum",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from d3bot.frameworks.base import Option
-from d3bot.spec import Case, Framework, Scalar, SpecError
+from d3bot.spec import FRAMEWORKS, Case, Framework, Scalar, SpecError
 
 Shape = tuple[int, ...]
 ShapeRule = Callable[[Sequence[Shape], Mapping[str, Scalar], Framework], Shape]
@@ -30,6 +30,8 @@ class LayerKind:
     """Whether the input holds integer tokens rather than real numbers."""
     trainable: bool = False
     """Whether the layer has parameters."""
+    frameworks: tuple[Framework, ...] = FRAMEWORKS
+    """Where the operation exists."""
 
     def filled(self, options: Mapping[str, Scalar], where: str) -> dict[str, Scalar]:
         """Return the options with defaults; SpecError on an unknown, missing or wrong one."""
@@ -173,6 +175,20 @@ KINDS: dict[str, LayerKind] = {
             trainable=True,
         ),
         LayerKind("batch_norm", "batch normalisation over features or channels", _same, trainable=True),
+        LayerKind(
+            "sync_batch_norm",
+            "batch normalisation by the statistics of the global batch",
+            _same,
+            trainable=True,
+            frameworks=("tensorflow",),
+        ),
+        LayerKind(
+            "dropout",
+            "zeros in random places while training",
+            _same,
+            (Option("rate", "share that becomes zero; 1e-12 is none in practice", 1e-12, (1e-12, 0.1, 0.5)),),
+            frameworks=("tensorflow",),
+        ),
         LayerKind("layer_norm", "layer normalisation over the last axis", _layer_norm, trainable=True),
         LayerKind("relu", "max(x, 0)", _same),
         LayerKind("tanh", "hyperbolic tangent", _same),
@@ -202,6 +218,8 @@ def infer_shapes(case: Case) -> dict[str, Shape]:
         kind = KINDS.get(layer.op)
         if kind is None:
             raise SpecError(f"{where}: there is no layer {layer.op!r}; `d3bot list layers` shows what there is")
+        if case.framework not in kind.frameworks:
+            raise SpecError(f"{where}: {layer.op} exists for {' and '.join(kind.frameworks)} only")
         low, high = kind.arity
         if not low <= len(layer.inputs) <= high:
             raise SpecError(f"{where}: {layer.op} takes {low} to {high} inputs, not {len(layer.inputs)}")

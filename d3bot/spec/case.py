@@ -12,6 +12,7 @@ from d3bot.spec.reserved import RESERVED
 Framework = Literal["torch", "tensorflow"]
 FRAMEWORKS: tuple[Framework, ...] = ("torch", "tensorflow")
 Dtype = Literal["float64", "float32"]
+Metric = Literal["accuracy", "top_2", "cross_entropy", "iou", "mae", "mse", "rmse", "r2"]
 
 _VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 
@@ -131,22 +132,24 @@ class Skip(Noun):
 
 
 _WHERE: dict[str, tuple[Framework, ...]] = {
-    "freeze.until": ("torch",),
+    "freeze.until": ("torch", "tensorflow"),
     "clip.order": ("torch",),
-    "reduction": ("torch",),
-    "ignored": ("torch",),
-    "class weights": ("torch",),
-    "sample weights": (),
-    "l2": (),
-    "accumulate": ("torch",),
+    "reduction": ("torch", "tensorflow"),
+    "ignored": ("torch", "tensorflow"),
+    "class weights": ("torch", "tensorflow"),
+    "sample weights": ("tensorflow",),
+    "l2": ("tensorflow",),
+    "accumulate": ("torch", "tensorflow"),
     "groups": ("torch",),
-    "ema": (),
+    "ema": ("tensorflow",),
     "mixed": (),
     "casts": (),
     "recompute": (),
     "reentrant": (),
     "skips": ("torch",),
     "compiler": (),
+    "slope": ("tensorflow",),
+    "running_mean": ("tensorflow",),
 }
 """Fields that not every framework has, and which of them do."""
 
@@ -158,8 +161,8 @@ class Case(Noun):
     inputs: tuple[Input, ...] = Field(min_length=1, max_length=4)
     layers: tuple[Layer, ...] = Field(min_length=1, max_length=64)
     loss: Literal["mse", "cross_entropy"] = "mse"
-    loop: Literal["custom", "fit"] = "custom"
-    """Training interface: a hand-written loop, or Keras `fit` (tensorflow only)."""
+    loop: Literal["custom", "fit", "train_on_batch"] = "custom"
+    """Training interface: a hand-written loop, or a Keras method (tensorflow only)."""
     batch: int = Field(default=8, ge=1, le=4096)
     """Rows of the global batch of one step."""
     steps: int = Field(default=2, ge=1, le=8)
@@ -167,8 +170,10 @@ class Case(Noun):
     clip: Clip | None = None
     freeze: tuple[Freeze, ...] = ()
     tie: tuple[Tie, ...] = ()
-    metrics: tuple[Literal["accuracy", "mae"], ...] = ()
-    """Metrics compiled into the Keras model (loop = "fit" only)."""
+    metrics: tuple[Metric, ...] = ()
+    """Metrics compiled into the Keras model (not in a custom loop)."""
+    evaluate: bool = False
+    """After training Keras evaluates and predicts a batch in two pieces of unequal size (not in a custom loop)."""
     reduction: Literal["mean", "sum"] = "mean"
     """How the losses of the rows become one."""
     ignored: int = Field(default=0, ge=0, le=4096)
@@ -192,6 +197,10 @@ class Case(Noun):
     skips: tuple[Skip, ...] = ()
     compiler: Literal["none", "eager", "aot_eager", "inductor", "xla"] = "none"
     """What compiles the model: a backend of `torch.compile`, or XLA for tensorflow."""
+    slope: float = Field(default=0.0, ge=0, le=10, allow_inf_nan=False)
+    """By how much real-valued inputs rise from the first row of a batch to the last: shards differ in their mean."""
+    running_mean: bool = False
+    """A running mean of the targets, kept in a variable that the training step itself updates (custom loop only)."""
     dtype: Dtype = "float64"
     seed: int = Field(default=0, ge=0, lt=2**31)
 
@@ -233,10 +242,12 @@ class Case(Noun):
             if self.framework not in _WHERE[field]:
                 where = " and ".join(_WHERE[field]) or "no framework"
                 raise ValueError(f"{field} exists for {where} only; leave it out of a {self.framework} case")
-        if self.loop == "fit" and self.framework != "tensorflow":
-            raise ValueError('loop = "fit" exists for tensorflow only')
-        if self.metrics and self.loop != "fit":
-            raise ValueError('metrics are Keras metrics and need loop = "fit"')
+        if self.loop != "custom" and self.framework != "tensorflow":
+            raise ValueError(f'loop = "{self.loop}" exists for tensorflow only')
+        if self.loop == "custom" and (self.metrics or self.evaluate):
+            raise ValueError('metrics and evaluate are Keras\'s and need loop = "fit" or "train_on_batch"')
+        if self.loop != "custom" and self.running_mean:
+            raise ValueError('running_mean needs loop = "custom"')
         if self.loss != "cross_entropy" and (self.ignored or self.weights == "class"):
             raise ValueError('ignored rows and class weights need loss = "cross_entropy"')
         if self.ignored >= self.batch:

@@ -1,8 +1,8 @@
 """The table of TensorFlow setting families: one module each in `settings/`."""
 
 from d3bot.frameworks.base import Family
-from d3bot.frameworks.tensorflow.settings import mirrored, multi_worker, parameter_server
+from d3bot.frameworks.tensorflow.settings import mirrored, multi_worker, one_device, parameter_server
 
 FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY for module in (mirrored, multi_worker, parameter_server)
+    module.FAMILY.name: module.FAMILY for module in (one_device, mirrored, multi_worker, parameter_server)
 }

@@ -3,6 +3,9 @@
 from d3bot.frameworks.layers import ACTIVATIONS, Shape, filled_options, vocab
 from d3bot.spec import Case, Layer
 
+BATCH_NORMS = ("batch_norm", "sync_batch_norm")
+"""Layers with moving statistics."""
+
 
 def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | None:
     """Return the expression that makes the layer object; None for an operation without parameters."""
@@ -24,9 +27,13 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
             heads = int(options["heads"])
             return f"keras.layers.MultiHeadAttention({heads}, {shapes[layer.inputs[0]][-1] // heads}{name})"
         case "batch_norm":
-            # Under fit the statistics are synchronised, so that the whole batch on one device is the same computation.
-            synchronized = "synchronized=True, " if case.loop == "fit" else ""
+            # Under Keras' own loops the statistics are synchronised, so that the whole batch on one device is the same computation.
+            synchronized = "synchronized=True, " if case.loop != "custom" else ""
             return f"keras.layers.BatchNormalization({synchronized}{name[2:]})"
+        case "sync_batch_norm":
+            return f"keras.layers.BatchNormalization(synchronized=True{name})"
+        case "dropout":
+            return f"keras.layers.Dropout({options['rate']}, seed={case.seed}{name})"
         case "layer_norm":
             return f"keras.layers.LayerNormalization({name[2:]})"
         case _:

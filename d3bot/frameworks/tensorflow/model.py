@@ -27,13 +27,28 @@ def tie_obstacle(case: Case) -> str | None:
     return None
 
 
+def freeze_events(case: Case) -> list[tuple[int, str, bool]]:
+    """Return (step, layer, whether it trains from then on) of what changes in the loop, in the order of the steps.
+
+    A layer that is frozen from the start for good is frozen in `build`; one that thaws later is frozen in the loop,
+    after the optimizer has seen its variables.
+    """
+    events = []
+    for freeze in case.freeze:
+        if freeze.at > 0 or freeze.until is not None:
+            events.append((freeze.at, freeze.layer, False))
+        if freeze.until is not None:
+            events.append((freeze.until, freeze.layer, True))
+    return sorted(events)
+
+
 def build_lines(case: Case) -> list[str]:
     """Return the lines of `build()` after the seed is set.  SpecError if the case does not fit the catalogue."""
     shapes = infer_shapes(case)
     frozen = [
         f'model.get_layer("{tie_root(case, freeze.layer)}").trainable = False'
         for freeze in case.freeze
-        if freeze.at == 0
+        if freeze.at == 0 and freeze.until is None
     ]
     lines, model = _sequential(case, shapes) or _functional(case, shapes)
     return [*lines, f"model = {model}", *frozen, "return model"] if frozen else [*lines, f"return {model}"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, keeps_copies, norm_obstacle
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle, keeps_copies, replica_obstacle
 from d3bot.spec import ArrayName, Case, Setting
 
 _OPS = {
@@ -23,12 +23,7 @@ def _uneven(case: Case, setting: Setting) -> bool:
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
-    replicas = _replicas(setting)
-    if case.batch < replicas:
-        return f"a batch of {case.batch} leaves a replica of {replicas} without a row"
-    if case.loop == "fit" and _uneven(case, setting):
-        return f"fit takes the mean over replicas, which have unequal shares of {case.batch} rows"
-    return norm_obstacle(case, replicas) or case_obstacle(case)
+    return replica_obstacle(case, _replicas(setting)) or case_obstacle(case)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:

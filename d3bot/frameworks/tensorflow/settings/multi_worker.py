@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, keeps_copies, norm_obstacle
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle, keeps_copies, replica_obstacle
 from d3bot.spec import ArrayName, Case, Setting
 
 _POLICY = {"auto": "", "data": "DATA", "off": "OFF", "file": "FILE", "function": ""}
@@ -26,15 +26,13 @@ def _uneven(case: Case, setting: Setting) -> bool:
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
     workers, shard = _workers(setting), _shard(setting)
-    if case.loop == "fit":
+    if case.loop != "custom":
         return "fit of Keras 3 takes no values of several workers (keras-team/keras#20585)"
-    if case.batch < workers:
-        return f"a batch of {case.batch} leaves a worker of {workers} without a row"
     if _uneven(case, setting) and shard not in _CONTIGUOUS:
         return f"shard={shard} gives every worker equally many rows, and {case.batch} do not divide by {workers}"
     if "batch_norm" in case.ops() and shard not in _CONTIGUOUS:
         return f"no document says which rows a worker gets under shard={shard}, and batch norm sees them"
-    return norm_obstacle(case, workers) or case_obstacle(case)
+    return replica_obstacle(case, workers) or case_obstacle(case)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:

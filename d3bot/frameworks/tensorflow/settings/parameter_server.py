@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle
+from d3bot.frameworks.tensorflow.settings.common import NO_ACCUMULATION, case_obstacle
 from d3bot.spec import ArrayName, Case, Setting
 
 _PARTITIONERS = {
@@ -12,7 +12,7 @@ _PARTITIONERS = {
     "fixed": "FixedShardsPartitioner({servers})",
     "min_size": "MinSizePartitioner(64, max_shards={servers})",
 }
-_UPDATE = ("reduction", "ignored", "weights", "l2", "accumulate", "groups", "ema", "mixed")
+_UPDATE = ("reduction", "ignored", "weights", "l2", "accumulate", "groups", "ema", "mixed", "running_mean")
 """Fields of a case that change the update, which the script writes out where the variables are partitioned."""
 
 
@@ -21,7 +21,7 @@ def _workers(setting: Setting) -> int:
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
-    if case.loop == "fit":
+    if case.loop != "custom":
         return "under ParameterServerStrategy fit takes a DatasetCreator only, which Keras 3 does not have"
     if _partitioner(setting) != "none":
         if FAMILY.value(setting, "servers") == 1:
@@ -81,6 +81,7 @@ FAMILY = Family(
             "shards: its gradient of them is AttributeError: 'ShardedVariable' object has no attribute 'handle'.",
             "Tied weights that are not one shared layer.",
         ),
+        excluded={"accumulate": NO_ACCUMULATION},
     ),
     world=_workers,
     processes=lambda setting: 1,

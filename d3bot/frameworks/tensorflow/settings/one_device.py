@@ -1,0 +1,52 @@
+"""OneDeviceStrategy: the machinery of a strategy without a second replica."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from d3bot.frameworks.base import Contract, Family
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle
+from d3bot.spec import ArrayName, Case, Setting
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    return case_obstacle(case)
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    return {}
+
+
+def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+    return False
+
+
+FAMILY = Family(
+    framework="tensorflow",
+    name="one_device",
+    summary="OneDeviceStrategy: everything on one device, and gradients accumulated over micro-batches",
+    options=(),
+    contract=Contract(
+        promise="Training is what it is without a strategy. Accumulated gradients make the update of the whole batch.",
+        source='"A distribution strategy for running on a single device" (tf.distribute.OneDeviceStrategy, 2.21); '
+        '"gradient_accumulation_steps: If an int, model & optimizer variables will not be updated at every step; '
+        "instead they will be updated every gradient_accumulation_steps steps, using the average value of the "
+        'gradients since the last update"; "Learning rate schedules will look at "real" iterations value (optimizer '
+        'steps)" (keras.optimizers, 3.15)',
+        reference="The whole batch of each step without a strategy; a schedule that is one of micro-batches goes as "
+        "many of them a step.",
+        exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise. The noise bound.",
+        breaks=(
+            "Accumulation of sums, of batches with ignored rows, and through batch norm: the micro-batches' average is "
+            "not the batch's.",
+            "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
+        ),
+    ),
+    world=lambda setting: 1,
+    processes=lambda setting: 1,
+    parts=lambda case, setting: 1,
+    obstacle=_obstacle,
+    exact=_exact,
+    context=_context,
+    standing=("one_device",),
+    cost=6.0,
+)
