@@ -6,6 +6,7 @@ from typing import Literal
 from d3bot.frameworks.layers import KINDS
 from d3bot.generate.cells import Taste
 from d3bot.generate.deal import Dealer
+from d3bot.generate.keras import with_extra
 from d3bot.generate.models import THEMES, draw_model
 from d3bot.generate.recipes import EXTRAS, QUIRKS, Extra, draw_batch, draw_clip, draw_groups, draw_optimizer, draw_steps
 from d3bot.spec import Case, Dtype, Framework, Freeze, Layer, Optimizer, Skip
@@ -38,17 +39,15 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
     steps = draw_steps(dealer, quirk, extra)
     loop = _loop(framework, dealer, quirk)
     even = framework == "tensorflow" and (loop == "fit" or batch_norm)  # else most settings would not apply
-    metric: Literal["accuracy", "mae"] = "accuracy" if model.loss == "cross_entropy" else "mae"
     trainable = [layer.name for layer in model.layers if KINDS[layer.op].trainable]
     grouped = extra in ("groups", "late-group")
-    return Case(
+    case = Case(
         framework=framework,
         inputs=model.inputs,
         layers=model.layers,
         tie=model.tie,
         loss=model.loss,
         loop=loop,
-        metrics=(metric,) if loop == "fit" else (),
         batch=draw_batch(dealer, even, batch_norm, accumulate),
         steps=steps,
         optimizer=_scaled(draw_optimizer(dealer), extra),
@@ -63,6 +62,7 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         dtype=dealer.deal("dtype", _DTYPES),
         seed=dealer.chance("seed").randrange(1000),
     )
+    return with_extra(case, dealer) if framework == "tensorflow" else case
 
 
 def _scaled(optimizer: Optimizer, extra: Extra) -> Optimizer:

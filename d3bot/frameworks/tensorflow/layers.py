@@ -12,13 +12,15 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
     options = filled_options(case, layer.name)
     bias = "" if options.get("bias", True) else ", use_bias=False"
     name = f', name="{layer.name}"'
+    penalised = case.l2 and case.loop != "custom"  # a custom loop adds the penalty itself
+    penalty = f", kernel_regularizer=keras.regularizers.L2({case.l2})" if penalised else ""
     match layer.op:
         case "linear":
-            return f"keras.layers.Dense({options['units']}{bias}{name})"
+            return f"keras.layers.Dense({options['units']}{bias}{penalty}{name})"
         case "conv1d" | "conv2d":
             stride = f", strides={options['stride']}" if options["stride"] != 1 else ""
             kind = "Conv1D" if layer.op == "conv1d" else "Conv2D"
-            return f"keras.layers.{kind}({options['channels']}, {options['kernel']}{stride}{bias}{name})"
+            return f"keras.layers.{kind}({options['channels']}, {options['kernel']}{stride}{bias}{penalty}{name})"
         case "embedding":
             return f"keras.layers.Embedding({vocab(case, layer.name)}, {options['dim']}{name})"
         case "lstm":
@@ -27,7 +29,7 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
             heads = int(options["heads"])
             return f"keras.layers.MultiHeadAttention({heads}, {shapes[layer.inputs[0]][-1] // heads}{name})"
         case "batch_norm":
-            # Under Keras' own loops the statistics are synchronised, so that the whole batch on one device is the same computation.
+            # Under fit the statistics are synchronised, so that the whole batch on one device is the same.
             synchronized = "synchronized=True, " if case.loop != "custom" else ""
             return f"keras.layers.BatchNormalization({synchronized}{name[2:]})"
         case "sync_batch_norm":

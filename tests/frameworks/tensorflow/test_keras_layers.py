@@ -22,6 +22,12 @@ WRITTEN = {
     "lstm": (SEQUENCE, layer("a", "lstm", "x", units=3), 'keras.layers.LSTM(3, return_sequences=True, name="a")'),
     "attention": (SEQUENCE, layer("a", "attention", "x"), 'keras.layers.MultiHeadAttention(2, 2, name="a")(x, x)'),
     "batch_norm": (VECTOR, layer("a", "batch_norm", "x"), 'keras.layers.BatchNormalization(name="a")'),
+    "sync_batch_norm": (
+        SEQUENCE,
+        layer("a", "sync_batch_norm", "x"),
+        'keras.layers.BatchNormalization(synchronized=True, name="a")',
+    ),
+    "dropout": (VECTOR, layer("a", "dropout", "x"), 'keras.layers.Dropout(1e-12, seed=0, name="a")'),
     "layer_norm": (VECTOR, layer("a", "layer_norm", "x"), 'keras.layers.LayerNormalization(name="a")'),
     "relu": (VECTOR, layer("a", "relu", "x"), 'keras.layers.Activation("relu")'),
     "tanh": (VECTOR, layer("a", "tanh", "x"), 'keras.layers.Activation("tanh")'),

@@ -1,14 +1,25 @@
 """For which trials the rule's preconditions do not hold, and why."""
 
+from typing import Any
+
 import pytest
 from keras_cases import TOKENS, case, layer
 
 from d3bot.frameworks import canonical_setting, obstacle, standing_settings
 from d3bot.frameworks.tensorflow.families import FAMILIES
-from d3bot.spec import Case, Freeze, Setting, SpecError, Tie
+from d3bot.spec import Case, Freeze, Layer, Setting, SpecError, Tie
 
 FIT = case(loop="fit")
 NORM = (layer("norm", "batch_norm", "x"), layer("out", "linear", "norm", units=2))
+LABELS: dict[str, Any] = {"loss": "cross_entropy"}
+SYNC = (layer("norm", "sync_batch_norm", "x"), layer("out", "linear", "norm", units=2))
+MORE = (layer("own", "batch_norm", "norm"), layer("out", "linear", "own", units=2))
+
+
+def dropout(rate: float) -> tuple[Layer, ...]:
+    return (layer("drop", "dropout", "x", rate=rate), layer("out", "linear", "drop", units=2))
+
+
 SQUARE = tuple(layer(name, "linear", source, units=6) for name, source in (("a", "x"), ("b", "a"), ("c", "b")))
 
 TABLE: list[tuple[str, Case, str, str]] = [
@@ -71,6 +82,35 @@ TABLE: list[tuple[str, Case, str, str]] = [
         "parameter_server(workers=1)",
         "are not two linear layers",
     ),
+    ("sums under fit", case(loop="fit", reduction="sum"), "mirrored(replicas=2)", ""),
+    ("ignored rows", case(loss="cross_entropy", ignored=2), "mirrored(replicas=2)", ""),
+    (
+        "ignored rows under fit",
+        case(loop="fit", **LABELS, ignored=2),
+        "mirrored(replicas=2)",
+        "rows that count on each",
+    ),
+    ("their sum under fit", case(loop="fit", **LABELS, ignored=2, reduction="sum"), "mirrored(replicas=2)", ""),
+    (
+        "a running mean, uneven",
+        case(batch=7, running_mean=True),
+        "mirrored(replicas=2)",
+        "is not the mean over its rows",
+    ),
+    ("synchronised, uneven", case(layers=SYNC, batch=7), "mirrored(replicas=3)", ""),
+    ("both batch norms", case(layers=SYNC[:1] + MORE), "mirrored(replicas=2)", "beside those of the global batch"),
+    ("a dropout that drops nothing", case(layers=dropout(1e-12)), "mirrored(replicas=2)", ""),
+    ("a dropout", case(layers=dropout(0.5)), "mirrored(replicas=2)", "draws its own zeros"),
+    ("accumulation", case(accumulate=2), "one_device", ""),
+    ("accumulation, replicas", case(accumulate=2), "mirrored(replicas=2)", "keras-team/keras#20582"),
+    ("accumulation, fit", case(accumulate=2, loop="fit"), "mirrored(replicas=2)", ""),
+    ("accumulation, server", case(accumulate=2), "parameter_server(workers=1)", "keras-team/keras#20582"),
+    ("accumulated sums", case(accumulate=2, reduction="sum"), "one_device", "which is not their sum"),
+    ("accumulation, batch norm", case(accumulate=2, layers=NORM), "one_device", "one micro-batch at a time"),
+    ("thawed", case(freeze=(Freeze(layer="hidden", until=1),)), "mirrored(replicas=2)", ""),
+    ("one batch of the whole", case(loop="train_on_batch", batch=7), "mirrored(replicas=2)", ""),
+    ("evaluated sums", case(loop="fit", evaluate=True, reduction="sum"), "mirrored(replicas=2)", "of unequal size"),
+    ("two best in float64", case(loop="fit", **LABELS, metrics=("top_2",)), "mirrored(replicas=2)", "no kernel"),
     ("accuracy of numbers", case(loop="fit", metrics=("accuracy",)), "mirrored(replicas=2)", "needs the loss"),
     (
         "mean absolute error of labels",
@@ -89,6 +129,7 @@ def test_obstacles(what: str, one: Case, setting: str, why: str) -> None:
 
 def test_the_standing_settings_are_canonical() -> None:
     assert [str(setting) for setting in standing_settings("tensorflow")] == [
+        "one_device",
         "mirrored(replicas=2)",
         "mirrored(replicas=3)",
         "mirrored(replicas=2, ops=hierarchical)",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras_cases import TOKENS, case, layer
 
-from d3bot.frameworks import obstacle, render, script_env, standing_settings
+from d3bot.frameworks import View, obstacle, render, script_env, standing_settings
 from d3bot.generate import fresh_cases
 from d3bot.spec import Case, Clip, Freeze, Optimizer, Setting
 
@@ -83,11 +83,28 @@ def test_options_of_a_setting(setting: str, written: str) -> None:
         ({"clip": Clip(kind="value", limit=0.5)}, "SGD(0.1, clipvalue=0.5)"),
         ({"dtype": "float64"}, 'set_dtype_policy("float64")'),
         ({"dtype": "float32"}, '.astype("float32")'),
-        ({"batch": 7}, "partial(tf.nn.compute_average_loss, global_batch_size=BATCH)"),
+        ({"batch": 7}, "tf.nn.compute_average_loss(losses_of(model, *rows), global_batch_size=BATCH)"),
         ({"batch": 8}, "tf.nn.compute_average_loss(losses_of(model, *rows))"),
         ({"freeze": (Freeze(layer="hidden", at=1),)}, 'if step == 1: model.get_layer("hidden").trainable = False'),
         ({"loss": "cross_entropy"}, "keras.losses.sparse_categorical_crossentropy"),
         ({"loop": "fit", "metrics": ("mae",)}, "metrics=[keras.metrics.MeanAbsoluteError(name='mae')]"),
+        ({"l2": 0.1}, "+ tf.nn.scale_regularization_loss(penalty(model))"),
+        ({"l2": 0.1, "loop": "fit"}, "kernel_regularizer=keras.regularizers.L2(0.1)"),
+        ({"reduction": "sum"}, "lambda: tf.reduce_sum(losses_of(model, *rows))"),
+        ({"reduction": "sum", "loop": "fit"}, 'keras.losses.MeanSquaredError(reduction="sum")'),
+        ({"weights": "sample"}, "tf.nn.compute_average_loss(losses_of(model, x, target), weight)"),
+        ({"weights": "sample"}, "tf.reduce_mean(weight * losses_of(model, x, target))"),
+        ({"weights": "sample", "loop": "fit"}, "model.fit(x, target, sample_weight=weight, "),
+        ({"weights": "class", "loss": "cross_entropy"}, "weight = np.take([0.5, 1.25, 0.75], target)"),
+        ({"weights": "class", "loss": "cross_entropy", "loop": "fit"}, "class_weight={0: 0.5, 1: 1.25, 2: 0.75}"),
+        ({"ignored": 2, "loss": "cross_entropy"}, "from_logits=True, ignore_class=-1)"),
+        ({"ema": 0.5}, "average = tf.train.ExponentialMovingAverage(0.5)"),
+        ({"ema": 0.5, "loop": "fit"}, "SGD(0.1, use_ema=True, ema_momentum=0.5)"),
+        ({"running_mean": True}, "aggregation=tf.VariableAggregation.MEAN"),
+        ({"slope": 2.0}, "x = rng.standard_normal((12, 6)) + np.linspace(0, 2.0, 12).reshape((-1, 1))"),
+        ({"loop": "train_on_batch"}, "logs = model.train_on_batch(x, target, return_dict=True)"),
+        ({"loop": "fit", "evaluate": True}, "model.evaluate(x, target, batch_size=BATCH, verbose=0, return_dict=True)"),
+        ({"freeze": (Freeze(layer="hidden", until=1),)}, 'if step == 1: model.get_layer("hidden").trainable = True'),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -101,6 +118,21 @@ def test_a_table_in_shards_is_looked_up_in_its_shards() -> None:
     assert "Lookup(9, 3" in text
     assert "keras.layers.Embedding(9" not in text
     assert "class Lookup" not in render(one, Setting.parse("parameter_server(workers=1, servers=2)"), "doc").text
+
+
+def test_gradients_are_accumulated_by_the_optimizer_and_by_no_reference() -> None:
+    one = case(accumulate=2, optimizer=Optimizer(lr=0.1, decay_rate=0.5))
+    half, distributed = render(one, Setting.parse("one_device"), "doc").text.split("def distributed")
+    assert "gradient_accumulation_steps=2" in distributed
+    assert "gradient_accumulation_steps" not in half
+    assert "ExponentialDecay(0.1 * 0.5 ** 1, 1, 0.5 ** 2)" in half  # the schedule counts micro-batches
+
+
+def test_a_script_of_one_step_has_no_loop() -> None:
+    text = render(case(steps=1), Setting.parse("mirrored(replicas=2)"), "doc", View(frozenset({"grad"}))).text
+    assert "STEPS" not in text
+    assert "for step" not in text
+    assert len(text.splitlines()) <= 94
 
 
 def test_losses_of_a_sequence_are_averaged_to_one_an_example() -> None:

@@ -28,6 +28,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     workers, shard = _workers(setting), _shard(setting)
     if case.loop != "custom":
         return "fit of Keras 3 takes no values of several workers (keras-team/keras#20585)"
+    if case.batch < workers:
+        return f"a batch of {case.batch} leaves a worker of {workers} without a row"
     if _uneven(case, setting) and shard not in _CONTIGUOUS:
         return f"shard={shard} gives every worker equally many rows, and {case.batch} do not divide by {workers}"
     if "batch_norm" in case.ops() and shard not in _CONTIGUOUS:
