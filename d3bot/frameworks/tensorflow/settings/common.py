@@ -1,5 +1,7 @@
 """What every TensorFlow family asks of a case."""
 
+import math
+
 from d3bot.frameworks.layers import KINDS, filled_options, infer_shapes
 from d3bot.frameworks.tensorflow.fitting import LABEL_METRICS
 from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
@@ -101,4 +103,6 @@ def _accumulation_obstacle(case: Case) -> str | None:
         return "micro-batches with unequal numbers of rows that count have no common divisor"
     if set(BATCH_NORMS) & case.ops():
         return "batch norm sees one micro-batch at a time"
+    if math.frexp(case.optimizer.decay_rate)[0] != 0.5:
+        return "a schedule is computed in float32; every few micro-batches' rate is exact for powers of two only"
     return None
