@@ -140,7 +140,7 @@ def test_a_number_is_one_however_it_is_written(number: float) -> None:
         ({"skips": [{"layer": "fc2"}]}, "skips: fc2 is the model's output and cannot be left out"),
         ({"accumulate": 3}, "accumulate: 8 rows do not divide into 3 micro-batches"),
         ({"ignored": 2}, 'ignored rows and class weights need loss = "cross_entropy"'),
-        ({"weights": "sample"}, "sample weights exists for no framework only"),
+        ({"weights": "sample"}, "sample weights exists for tensorflow only"),
         ({"clip": {"limit": float("inf")}}, "clip.limit: Input should be a finite number"),
     ],
 )
