@@ -2,10 +2,12 @@
 
 import concurrent.futures
 import math
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import wrap
 
 from d3bot.engine.script import ScriptRun, run_script
 from d3bot.findings.group import Group
@@ -18,11 +20,13 @@ from d3bot.flow.harness import Harness, Judged
 from d3bot.flow.keying import Names, names_of, symptom_of, words
 from d3bot.flow.replay import UNMEASURED
 from d3bot.frameworks import View, family_of, render
+from d3bot.frameworks.tight import tightened
 from d3bot.history.files import write_atomic
 from d3bot.history.finding_folder import FindingFolder, write_finding
 from d3bot.judge import Difference
 from d3bot.shrink import shrink
 from d3bot.spec import (
+    AFTER,
     ROLES,
     Attempt,
     Build,
@@ -197,18 +201,33 @@ def make_finding(harness: Harness, small: Smallest, group: Group, context: Conte
 
 
 def write_narrowest(build: Build, judged: Judged, path: Path) -> ScriptRun:
-    """Write the failing trial's script so that it observes as little as still shows the failure.
+    """Write the failing trial's script so that it observes as little as still shows the failure, and in few lines.
 
     What is written is what is filed: each narrower script is run as `python repro.py` before it is taken.  Returns the
     run of the script that was kept; if none shows the failure, that of the one that observes everything.
     """
-    for view in views(judged):
-        path.write_text(finding_script(build, judged, view))
+    for text in narrowed(build, judged):
+        path.write_text(text)
         format_files([path])
         run = run_script(build, path, SCRIPT_SECONDS)
         if script_shows(run, judged.verdict)[0]:
             break
     return run
+
+
+def narrowed(build: Build, judged: Judged) -> Iterator[str]:
+    """Yield the scripts to try, the shortest first; the last observes everything and is written as it is run."""
+    paired = not any(item.wrong in ("missing", "unexpected") for item in judged.judgement.differences)
+    for view in views(judged):
+        text = finding_script(build, judged, view)
+        with tempfile.TemporaryDirectory(prefix="d3bot-script-") as folder:
+            path = Path(folder) / "repro.py"
+            path.write_text(text)
+            format_files([path])
+            short = tightened(path.read_text(), paired)
+        if view.roles != ALL_ROLES:
+            yield short
+        yield text
 
 
 def views(judged: Judged) -> list[View]:
@@ -248,8 +267,8 @@ def _issue(
 
 def finding_script(build: Build, judged: Judged, view: View) -> str:
     """Return the script of a failing trial with its bounds and what it shows in its docstring."""
-    verdict, trial = judged.verdict, judged.trial
-    return render(trial.case, trial.setting, _docstring(build, verdict, trial.setting), view).text
+    trial = judged.trial
+    return render(trial.case, trial.setting, _docstring(build, judged), view).text
 
 
 def _finding(
@@ -270,7 +289,7 @@ def _finding(
         unverified = f"seen again {confirmation.text} times; the {failed.how} gave: {failed.outcome}"
     return Finding(
         key=names.key,
-        title=title_of(shown, judged.trial.setting),
+        title=title_of(shown, judged.trial.setting, _wrong(judged)),
         verdict=shown,
         build=build,
         case=judged.trial.case,
@@ -309,18 +328,37 @@ def _tensors(differences: Sequence[Difference]) -> tuple[TensorRow, ...]:
     )
 
 
-def _docstring(build: Build, verdict: Verdict, setting: Setting) -> str:
-    what = {
-        "diverged": "One process and the distributed run train the same model on the same rows and must agree.",
-        "nonfinite": "One process stays finite on the same rows; the distributed run does not.",
-        "crashed": "One process trains the model; the distributed run raises.",
-        "died": "One process trains the model; a rank of the distributed run dies.",
-        "hung": "One process trains the model; the distributed run never ends.",
-        "refused": "One process trains the model; the distributed run refuses.",
-    }[verdict.kind]
-    seen = " ".join(verdict.reason.split())[:300].rstrip(".").replace("\\", "/").replace('"""', "'''")
-    title = title_of(verdict, setting).rstrip(".")
-    return f"{title}.\n\n{what}\n{seen}.\nSeen on {build.label}.        Run: python repro.py\n"
+_WHAT = {
+    "diverged": "One process and the distributed run train the same model on the same rows and must agree.",
+    "nonfinite": "One process stays finite on the same rows; the distributed run does not.",
+    "crashed": "One process trains the model; the distributed run raises.",
+    "died": "One process trains the model; a rank of the distributed run dies.",
+    "hung": "One process trains the model; the distributed run never ends.",
+    "refused": "One process trains the model; the distributed run refuses.",
+}
+
+
+def _docstring(build: Build, judged: Judged) -> str:
+    """Return what the script shows: title, rule, expected and seen numbers, versions and the one command."""
+    verdict = judged.verdict
+    seen = " ".join(verdict.reason.split())[:300].rstrip(".")
+    first = verdict.first
+    place = (first.step, first.role) if first else None
+    for item in judged.judgement.differences:
+        parsed = item.parsed
+        here = (None if parsed.step == AFTER else parsed.step, parsed.role)
+        if item.expected is not None and first and here == place and parsed.tensor == first.tensor:
+            seen = f"{seen}.  At the worst element {item.expected:.6g} is expected and {item.seen:.6g} is seen"
+    built = ", ".join([build.label, *(f"{name} {version}" for name, version in sorted(build.packages.items()))])
+    title = title_of(verdict, judged.trial.setting, _wrong(judged)).rstrip(".")
+    lines = [f"{title}.", "", _WHAT[verdict.kind], f"{seen}."]
+    lines += [f"Seen on {built}.        Run: python repro.py"]
+    safe = [line.replace("\\", "/").replace('"""', "'''") for line in lines]
+    return "\n".join("\n".join(wrap(line, 116)) if len(line) > 116 else line for line in safe) + "\n"
+
+
+def _wrong(judged: Judged) -> list[str]:
+    return [item.name for item in judged.judgement.differences if item.wrong]
 
 
 def _rounded_up(item: Difference) -> float:

@@ -23,6 +23,10 @@ class Difference:
     scale: float
     """Largest |element| of the reference."""
     wrong: Wrong = ""
+    expected: float | None = None
+    """The reference's element where the error is largest; None where the arrays cannot be laid over one another."""
+    seen: float | None = None
+    """That element on the rank that is the furthest off."""
 
     @property
     def excess(self) -> float:
@@ -65,8 +69,13 @@ def _difference(name: str, parsed: ArrayName, want: np.ndarray, held: Sequence[n
         return Difference(name, parsed, float("inf"), bound, scale, "dtype")
     if not all(np.isfinite(array).all() for array in held):
         return Difference(name, parsed, float("inf"), bound, scale, "nonfinite")
-    error = max(float(np.abs(array.astype(np.float64) - want).max(initial=0)) for array in held)
-    return Difference(name, parsed, error, bound, scale, "" if error <= bound else "value")
+    errors = [np.abs(array.astype(np.float64) - want) for array in held]
+    error = max(float(apart.max(initial=0)) for apart in errors)
+    if error <= bound:
+        return Difference(name, parsed, error, bound, scale)
+    rank = max(range(len(held)), key=lambda i: float(errors[i].max(initial=0)))
+    at = np.unravel_index(int(errors[rank].argmax()), want.shape)
+    return Difference(name, parsed, error, bound, scale, "value", float(want[at]), float(held[rank][at]))
 
 
 def _scale(array: np.ndarray) -> float:

@@ -42,6 +42,24 @@ def test_a_title_says_setting_what_is_wrong_and_ranks(setting, seen, title):
     assert title_of(seen, Setting.parse(setting)) == title
 
 
+@pytest.mark.parametrize(
+    ("wrong", "title"),
+    [
+        (["step 0 grad 0.weight"], "weight gradients differ from one process"),
+        (["step 0 grad 0.weight", "step 0 grad 0.bias"], "weight and bias gradients differ from one process"),
+        (["step 0 grad 0.bias", "param 0.bias"], "bias gradients differ from one process, then parameters"),
+        (
+            ["step 0 grad a.bias", "step 0 grad a.weight", "step 0 grad a.scale", "step 1 loss 0", "param a.bias"],
+            "gradients differ from one process, then losses and parameters",
+        ),
+    ],
+)
+def test_where_no_pattern_is_known_a_title_says_which_tensors_are_wrong(wrong, title):
+    first = First(step=0, role="grad", tensor=wrong[0].split()[-1])
+    seen = verdict("diverged", first=first, diagnosis="no known pattern; 3 of 4 elements are wrong")
+    assert title_of(seen, Setting.parse("ddp(world=2)"), wrong) == f"ddp: {title} (2 ranks)"
+
+
 @given(st.sampled_from(["diverged", "crashed", "died"]), st.text(max_size=600))
 def test_a_title_fits_and_is_one_line(kind, text):
     seen = verdict(kind, reason=text, diagnosis=text, first=First(role="grad", tensor=text))

@@ -1,0 +1,164 @@
+"""A rendered script as short as a person would write it: what is named once and used once needs no name.
+
+Templates are written for every case; a filed script is of one.  Each rule below is a rewriting of whole lines that the
+templates write; where its lines are not there, it changes nothing.
+"""
+
+import re
+from collections.abc import Callable
+
+WIDTH = 120
+
+_HEAD = re.compile(r"def \w+\(.*\):")
+_EACH = re.compile(
+    r"^(?P<pad> *)for name, p in (?P<of>.+):\n"
+    r"(?P=pad)    if p\.grad is not None:\n"
+    r"(?P=pad)        seen\[(?P<key>f\"[^\"\n]*\")\] = (?P<value>.+)$",
+    re.MULTILINE,
+)
+_LOSS = re.compile(
+    r"^(?P<pad> *)loss = (?P<loss>.+)\n(?P=pad)(?P<use>loss|\(loss / (?P<by>\w+)\))\.backward\(\)$", re.M
+)
+_PARTS = re.compile(r"^(?P<pad> *)parts = (?P<parts>.+)\n(?P=pad)for part in parts:(?P<rest>.*)$", re.MULTILINE)
+_RETURNED = re.compile(r"^    model = (?P<model>.+)\n    return model$", re.MULTILINE)
+_UPDATED = re.compile(r"^    seen \|= (?P<seen>\{.+\})\n    return seen$", re.MULTILINE)
+_STORED = re.compile(r"^    seen\[(?P<key>f?\"[^\"\n]*\")\] = (?P<value>.+)\n    return seen$", re.MULTILINE)
+_EMPTY = re.compile(r"^    model, seen = build\(\), \{\}$", re.MULTILINE)
+
+_LOSS_OF = re.compile(r"def loss_of\(model, (?P<rows>[\w, ]+)\):\n    return (?P<loss>.+)\n$")
+_CALL = re.compile(
+    r"^(?P<pad> *)(?P<before>.*)loss_of\((?P<model>\w+), \*(?P<rows>.+?)\)(?P<after>(?: / \w+\))?\.backward\(\))$",
+    re.MULTILINE,
+)
+_LOOPED = re.compile(
+    r"^(?P<pad> *)for part in (?P<of>.+)\n(?P=pad)    (?P<before>.*)loss_of\((?P<model>\w+), \*part\)(?P<after>.*)$",
+    re.M,
+)
+_TABLE = """\
+    expected, wrong = reference(), False
+    for name in dict.fromkeys([*expected, *(name for rank in ranks for name in rank)]):
+        want = expected.get(name, np.nan)  # nan: the reference has no such array
+        errors = [np.abs(rank[name] - want).max(initial=0) for rank in ranks if name in rank]
+        bad = not np.max(errors or [np.nan]) <= {bound}
+        wrong |= bad
+        print(f"{{name:32}} max|difference| {{np.max(errors or [np.nan]):.3g}}{{'   <-- WRONG' * bad}}")
+"""
+_SHORT_TABLE = """\
+    wrong = False
+    for name, expected in reference().items():
+        error = np.max([np.abs(rank[name] - expected).max() for rank in ranks if name in rank])
+        wrong |= (bad := not error <= {bound})
+        print(f"{{name:32}} max|difference| {{error:.3g}}{{'   <-- WRONG' * bad}}")
+"""
+
+
+def tightened(text: str, paired: bool = True) -> str:
+    """Return a formatted script in fewer lines that does the same.
+
+    `paired` says that every array is there on both sides: then the table of differences needs no care for others, and
+    stops with an error where one is missing.
+    """
+    blocks = re.split(r"(?<=\n)\n\n(?=\S)", text)
+    freezes = "requires_grad_(" in text
+    blocks = _without_loss([_function(block, freezes, paired) if _HEAD.match(block) else block for block in blocks])
+    short = "\n\n".join(blocks)
+    if len(re.findall(r"\bF\.", short)) < 3 and "from torch import nn\n" in short:
+        plain = re.sub(r"\bF\.", "nn.functional.", short.replace("import torch.nn.functional as F\n", ""))
+        return plain if max(map(len, plain.splitlines())) <= WIDTH else short
+    return short
+
+
+def _without_loss(blocks: list[str]) -> list[str]:
+    """Return the functions with the loss written where it is taken, if that is in two places at most."""
+    found = next((match for block in blocks if (match := _LOSS_OF.match(block))), None)
+    calls = [call for block in blocks for call in _CALL.findall(block)]
+    if found is None or len(calls) != sum(block.count("loss_of(") for block in blocks) - 1 or len(calls) > 2:
+        return blocks
+
+    def written(match: re.Match[str]) -> str:
+        loss = re.sub(r"\bmodel\b", match["model"], found["loss"])
+        lines = [
+            f"{match['pad']}{found['rows']} = {match['rows']}",
+            f"{match['pad']}{match['before']}{loss}{match['after']}",
+        ]
+        whole = match["rows"].count("(") == match["rows"].count(")")
+        return "\n".join(lines) if whole and max(map(len, lines)) <= WIDTH else match[0]
+
+    def looped(match: re.Match[str]) -> str:
+        loss = re.sub(r"\bmodel\b", match["model"], found["loss"])
+        lines = [f"{match['pad']}for {found['rows']} in {match['of']}"]
+        lines += [f"{match['pad']}    {match['before']}{loss}{match['after']}"]
+        return "\n".join(lines) if max(map(len, lines)) <= WIDTH else match[0]
+
+    short = [_CALL.sub(written, _LOOPED.sub(looped, block)) for block in blocks]
+    left = sum(block.count("loss_of(") for block in short)
+    return [block for block in short if not _LOSS_OF.match(block)] if left == 1 else blocks
+
+
+def _function(body: str, freezes: bool, paired: bool) -> str:
+    body = re.sub(r"\n\n+(?= )", "\n", body)
+    if not freezes:  # every parameter has a gradient
+        body = _EACH.sub(_gathered, body)
+    for bound in ("BOUND", "BOUNDS.get(name, 0)") if paired else ():
+        body = body.replace(_TABLE.format(bound=bound), _SHORT_TABLE.format(bound=bound))
+    for rule in (_loss, _parts, _returned, _seen, _data):
+        body = rule(body)
+    return body
+
+
+def _gathered(match: re.Match[str]) -> str:
+    line = f"{match['pad']}seen |= {{{match['key']}: {match['value']} for name, p in {match['of']}}}"
+    return line if len(line) <= WIDTH else match[0]
+
+
+def _loss(body: str) -> str:
+    def inlined(match: re.Match[str]) -> str:
+        by = f" / {match['by']}" if match["by"] else ""
+        loss = match["loss"] if not by else f"({match['loss']}{by})"
+        line = f"{match['pad']}{loss}.backward()"
+        return line if len(line) <= WIDTH else match[0]
+
+    return _LOSS.sub(inlined, body) if len(re.findall(r"\bloss\b", body)) == 2 * len(_LOSS.findall(body)) else body
+
+
+def _parts(body: str) -> str:
+    return _fitting(_PARTS, body, lambda match: f"{match['pad']}for part in {match['parts']}:{match['rest']}")
+
+
+def _returned(body: str) -> str:
+    return _fitting(_RETURNED, body, lambda match: f"    return {match['model']}")
+
+
+def _seen(body: str) -> str:
+    """Return what is seen as it is made, where it is made in one place and at the end."""
+    if len(re.findall(r"\bseen\b", body)) != 3 or not _EMPTY.search(body):
+        return body
+    short = _fitting(_UPDATED, body, lambda match: f"    return {match['seen']}")
+    short = _fitting(_STORED, short, lambda match: f"    return {{{match['key']}: {match['value']}}}")
+    return _EMPTY.sub("    model = build()", short) if short != body else body
+
+
+def _data(body: str) -> str:
+    """Return arrays as they are drawn, in the order in which they were."""
+    if not body.startswith("def data("):
+        return body
+    lines = body.rstrip("\n").split("\n")
+    drawn = [re.match(r"^    (\w+) = (.+)$", line) for line in lines[1:-1]]
+    names = [match[1] for match in drawn if match]
+    wanted = lines[-1].removeprefix("    return ").split(", ")
+    start = len(drawn) - len(wanted)
+    if names[start:] != wanted or not all(drawn[start:]):
+        return body
+    values = [match[2] for match in drawn[start:] if match]
+    line = f"    return {', '.join(values)}"
+    if len(line) > WIDTH or any(re.search(rf"\b{name}\b", value) for name in wanted for value in values):
+        return body
+    return "\n".join([*lines[: 1 + start], line]) + "\n"
+
+
+def _fitting(pattern: re.Pattern[str], body: str, shorter: Callable[[re.Match[str]], str]) -> str:
+    def chosen(match: re.Match[str]) -> str:
+        line = shorter(match)
+        return line if len(line) <= WIDTH else match[0]
+
+    return pattern.sub(chosen, body)
