@@ -320,6 +320,7 @@ def findings(
     faults: Annotated[Path, typer.Option(help="Folder of faults, each with fault.patch and meta.json.")],
     build: Builds = None,
     seeds: SeedsFolder = None,
+    settings: SettingGlobs = None,
     only: Annotated[list[str] | None, typer.Option(help="Only these fault ids.")] = None,
     cap: Annotated[float, typer.Option(help="Seconds for the trials of each fault.")] = 60.0,
     keep: Annotated[Path | None, typer.Option(help="Folder for the findings.")] = None,
@@ -328,7 +329,7 @@ def findings(
     as_json: JsonFlag = False,
 ) -> None:
     """Plant each fault in a stock build and see how many findings it makes, under which names, how long."""
-    loaded = _config(None, builds=build or None, seeds=seeds, seed=seed, workers=workers)
+    loaded = _config(None, builds=build or None, seeds=seeds, settings=settings or None, seed=seed, workers=workers)
     rows = bench_findings(loaded, faults, only or [], cap, keep, Console(stderr=True, highlight=False))
     if as_json:
         print(json.dumps([row.as_json() for row in rows], indent=1))

@@ -24,7 +24,7 @@ from d3bot.flow.finding import Context
 from d3bot.flow.harness import Harness
 from d3bot.flow.look import look_into
 from d3bot.flow.seeds import load_seeds
-from d3bot.frameworks import script_env, standing_settings
+from d3bot.frameworks import find_settings, script_env
 from d3bot.generate import PER_CASE, fresh_cases, plan
 from d3bot.history.finding_folder import FINDINGS, read_finding
 from d3bot.spec import Build, Finding, Trial, Verdict
@@ -147,9 +147,10 @@ def _row(fault: Fault, stock: Build, healthy: Healthy, config: Config, cap: floa
 def _planned(fault: Fault, config: Config) -> list[Trial]:
     """Return trials of seeds and fresh cases in turns, so that whichever shows the fault comes early."""
     framework = fault.framework
-    settings = standing_settings(framework)
+    settings = find_settings(framework, config.settings)
     fresh = fresh_cases(framework, config.seed or 0, config.fresh)
-    old = plan(load_seeds(config.seeds, framework), [], [], settings, len(settings))
+    own = not config.settings
+    old = plan(load_seeds(config.seeds, framework), [], [], settings, len(settings), own_settings=own)
     new = plan([], [], fresh, settings, PER_CASE[framework])
     mixed = [trial for pair in zip(old, new, strict=False) for trial in pair]
     return [*mixed, *old[len(mixed) // 2 :], *new[len(mixed) // 2 :]]

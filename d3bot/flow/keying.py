@@ -1,5 +1,6 @@
 """From a judgement to its symptom, and from the smallest failing trial to the names of a finding."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from d3bot.findings.key import (
@@ -13,16 +14,18 @@ from d3bot.findings.key import (
 )
 from d3bot.frameworks import canonical_setting, family_of
 from d3bot.frameworks.features import features
+from d3bot.frameworks.layers import filled_options
 from d3bot.judge import KEYED, Judgement
 from d3bot.spec import FAILING, Case, Setting
 
 _SIZES = frozenset({"world", "replicas", "workers"})
 _FORM = frozenset(
-    {"linear", "relu", "tanh", "sigmoid", "gelu", "flatten", "mean", "last", "float64", "mse", "custom", "sgd"}
-    | {"odd-linear", "uneven-batch", "uneven-micro-batch"}
+    {"linear", "relu", "tanh", "sigmoid", "gelu", "flatten", "mean", "last", "float64", "mse", "sgd"}
+    | {"odd-size", "odd-linear", "uneven-batch", "uneven-micro-batch"}
 )
 """Words that every smallest trial has some of, whatever is wrong."""
-_COMMON = frozenset({"fit", "cross-entropy", "float32", "several-steps", *(f"more than 2 {size}" for size in _SIZES)})
+_MORE = frozenset(f"more than 2 {size}" for size in _SIZES)
+_COMMON = frozenset({"cross-entropy", "float32", "several-steps"}) | _MORE
 """Words that set a trial apart, but that bugs of every sort need."""
 
 
@@ -68,6 +71,8 @@ def names_of(case: Case, setting: Setting, judgement: Judgement) -> Names:
     A failure of which nothing is known keeps the catch-all key of its symptom, and has no other.
     """
     needed = words(case, setting) - _FORM
+    if "uneven-size" in needed:  # which needs no more ranks than any other number that does not divide
+        needed -= _MORE
     symptom = symptom_of(case, judgement)
     own = symptom_key(case.framework, setting, symptom)
     if is_catch_all(own):
@@ -90,7 +95,22 @@ def words(case: Case, setting: Setting) -> frozenset[str]:
             found.add(name if isinstance(value, int | float) else f"{name}={value}")
     if case.batch % max(1, family_of(case.framework, setting).parts(case, setting)):
         found.add("uneven-parts")
+    if any(size % world_of(case, setting) for size in _sizes(case)):
+        found.add("uneven-size")
+    found.discard("fit" if case.framework == "tensorflow" else "custom")  # the loop that everybody writes
     return frozenset(found)
+
+
+def world_of(case: Case, setting: Setting) -> int:
+    """Return how many ranks, replicas or workers share the work of a trial."""
+    return max(1, family_of(case.framework, setting).world(setting))
+
+
+def _sizes(case: Case) -> Iterator[int]:
+    for layer in case.layers:
+        for name, size in filled_options(case, layer.name).items():
+            if name in ("units", "channels", "dim"):
+                yield int(size)
 
 
 def wrong_class(case: Case, judgement: Judgement) -> str:

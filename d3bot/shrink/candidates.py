@@ -5,11 +5,12 @@ What a field means is not asked here: a field that has its default value is simp
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from pydantic import ValidationError
 
-from d3bot.frameworks import canonical_setting, obstacle
+from d3bot.frameworks import canonical_setting, families, family_of, obstacle
 from d3bot.frameworks.layers import KINDS, Shape, infer_shapes
 from d3bot.spec import Case, Setting, SpecError
 
@@ -18,8 +19,9 @@ Fields = dict[str, Any]
 """Fields of a case to replace."""
 
 _SIZES = ("units", "channels", "dim")
-_WIDTHS = (2, 4, 6)
-"""Sizes to try before halving: small and round, and one that three ranks can share.  A size of 1 hides patterns."""
+_RANKS = frozenset({"world", "replicas", "workers"})
+_PLAINER = {"hsdp": "fsdp2", "zero1": "ddp", "multi_worker": "mirrored"}
+"""Families that do what another one does, and more."""
 _STRUCTURE = frozenset({"framework", "inputs", "layers", "batch"})
 _LOOPS = {"torch": "custom", "tensorflow": "fit"}
 """The training loop that a person would write first."""
@@ -46,26 +48,39 @@ def _valid(case: Case, setting: Setting, changes: Iterator[Fields]) -> Iterator[
 def _leaps(case: Case, setting: Setting) -> Iterator[Candidate]:
     """Yield the plainest model there is, and each layer with parameters alone; first with the plainest training."""
     recipe = _plain_recipe(case)
-    models = [*_plain_models(case), *_single_layers(case)]
+    width = 2 * _world(case, setting)
+    models = [*_plain_models(case, width), *_single_layers(case, width)]
     small = [model for model in models if len(model["layers"]) < len(case.layers)]
     changes = [model | recipe for model in small] + small
     yield from _valid(case, setting, iter([*changes, recipe]))
 
 
 def _settings(case: Case, setting: Setting) -> Iterator[Candidate]:
-    """Yield the trial under its setting with an option left out, or with a smaller number."""
+    """Yield the trial under a plainer setting: of a simpler family, with an option left out, or with a smaller number.
+
+    Sizes that the ranks could not share evenly before are made so that they cannot under fewer ranks either.
+    """
+    plainer = _PLAINER.get(setting.family)
+    known = {option.name for option in families(case.framework)[plainer].options} if plainer else set()
+    same = tuple((name, 2 if name in _RANKS else value) for name, value in setting.options if name in known)
+    reduced = [(plainer, same)] if plainer else []
     for name, value in setting.options:
         rest = tuple((other, kept) for other, kept in setting.options if other != name)
-        reduced = [rest]
+        reduced.append((setting.family, rest))
         if isinstance(value, int) and not isinstance(value, bool):
-            reduced += [(*rest, (name, number)) for number in range(2, value)]
-        for options in reduced:
-            try:
-                candidate = canonical_setting(case.framework, Setting(family=setting.family, options=options))
-            except SpecError:
-                continue
-            if candidate != setting and obstacle(case, candidate) is None:
-                yield case, candidate
+            reduced += [(setting.family, (*rest, (name, number))) for number in range(2, value)]
+    for family, options in reduced:
+        try:
+            candidate = canonical_setting(case.framework, Setting(family=family, options=options))
+        except SpecError:
+            continue
+        if candidate == setting:
+            continue
+        if obstacle(case, candidate) is None:
+            yield case, candidate
+        odd = {"layers": [_resized(layer.model_dump(mode="json"), 3) for layer in case.layers]}
+        if any(name in _RANKS for name, _ in options):
+            yield from _valid(case, candidate, iter([odd]))
 
 
 def _recipe(case: Case, setting: Setting) -> Iterator[Candidate]:
@@ -128,28 +143,48 @@ def _layers(case: Case, setting: Setting) -> Iterator[Candidate]:
 
 
 def _sizes(case: Case, setting: Setting) -> Iterator[Candidate]:
-    """Yield the trial with each size smaller, with layers' options at their defaults, and with the seed 0."""
-    yield from _valid(case, setting, _smaller_sizes(case))
+    """Yield the trial with each size smaller, with layers' options at their defaults, and with the seed 0.
+
+    What divides into the ranks' parts is plainer than something smaller that does not.
+    """
+    parts = max(1, family_of(case.framework, setting).parts(case, setting))
+    world = _world(case, setting)
+    odd_batch, odd_size = case.batch % parts != 0, _uneven(case, world)
+    rounder: list[Fields] = [{"batch": case.batch + parts - case.batch % parts}] if odd_batch else []
+    if odd_size:
+        rounder += [{"layers": [_resized(layer.model_dump(mode="json"), 2 * world) for layer in case.layers]}]
+    for candidate, under in _valid(case, setting, chain(rounder, _smaller_sizes(case, world))):
+        if (odd_batch or candidate.batch % parts == 0) and (odd_size or not _uneven(candidate, world)):
+            yield candidate, under
 
 
-def _smaller_sizes(case: Case) -> Iterator[Fields]:
+def _world(case: Case, setting: Setting) -> int:
+    return max(2, family_of(case.framework, setting).world(setting))
+
+
+def _uneven(case: Case, world: int) -> bool:
+    sizes = [int(layer.options[name]) for layer in case.layers for name in _SIZES if name in layer.options]
+    return any(size % world for size in sizes)
+
+
+def _smaller_sizes(case: Case, world: int) -> Iterator[Fields]:
     for batch in (2, 4, 6, 8, case.batch // 2):
         if 1 <= batch < case.batch:
             yield {"batch": batch}
     layers = [layer.model_dump(mode="json") for layer in case.layers]
     inputs = [item.model_dump(mode="json") for item in case.inputs]
     sizes = [layer["options"][name] for layer in layers for name in _SIZES if name in layer["options"]]
-    for width in _WIDTHS:  # all at once first: sizes that must agree only fall together
+    for width in (world, 2 * world):  # all at once first: sizes that must agree only fall together
         if any(size > width for size in sizes):
             yield {"layers": [_narrowed(layer, width) for layer in layers]}
     for i, layer in enumerate(layers):
         for name, value in layer["options"].items():
             rest = {other: kept for other, kept in layer["options"].items() if other != name}
-            changed = [rest] if name not in _SIZES else [rest | {name: size} for size in _below(value)]
+            changed = [rest] if name not in _SIZES else [rest | {name: size} for size in _below(value, world)]
             yield from ({"layers": [*layers[:i], layer | {"options": each}, *layers[i + 1 :]]} for each in changed)
     for i, item in enumerate(inputs):
         for axis, length in enumerate(item["shape"]):
-            for size in _below(length):
+            for size in _below(length, world):
                 shape = [*item["shape"][:axis], size, *item["shape"][axis + 1 :]]
                 yield {"inputs": [*inputs[:i], item | {"shape": shape}, *inputs[i + 1 :]]}
         if item["vocab"] > 4:
@@ -158,8 +193,13 @@ def _smaller_sizes(case: Case) -> Iterator[Fields]:
         yield {"seed": 0}
 
 
-def _below(size: int) -> list[int]:
-    return [each for each in dict.fromkeys((*_WIDTHS, size // 2)) if 2 <= each < size]
+def _below(size: int, world: int) -> list[int]:
+    """Return smaller sizes, the small ones first that the ranks can share; a size of 1 would hide patterns."""
+    return [each for each in dict.fromkeys((world, 2 * world, 2, 4, size // 2)) if 2 <= each < size]
+
+
+def _resized(layer: Fields, size: int) -> Fields:
+    return layer | {"options": {name: size if name in _SIZES else value for name, value in layer["options"].items()}}
 
 
 def _narrowed(layer: Fields, width: int) -> Fields:
@@ -167,11 +207,11 @@ def _narrowed(layer: Fields, width: int) -> Fields:
     return layer | {"options": options}
 
 
-def _plain_models(case: Case) -> Iterator[Fields]:
+def _plain_models(case: Case, width: int) -> Iterator[Fields]:
     """Yield one linear layer, then two, to which what the training says of layers applies."""
-    x: Fields = {"name": "x", "shape": [4], "vocab": 0}
-    first: Fields = {"name": "fc1", "op": "linear", "inputs": ["x"], "options": {"units": 4}}
-    second: Fields = {"name": "fc2", "op": "linear", "inputs": ["fc1"], "options": {"units": 4}}
+    x: Fields = {"name": "x", "shape": [width], "vocab": 0}
+    first: Fields = {"name": "fc1", "op": "linear", "inputs": ["x"], "options": {"units": width}}
+    second: Fields = {"name": "fc2", "op": "linear", "inputs": ["fc1"], "options": {"units": width}}
     yield {"inputs": [x], "layers": [first]} | _renamed(case, {})
     named = _named_layers(case)
     for one, other in (("fc1", "fc2"), ("fc2", "fc1")):
@@ -179,7 +219,7 @@ def _plain_models(case: Case) -> Iterator[Fields]:
         yield {"inputs": [x], "layers": [first, second]} | _renamed(case, places)
 
 
-def _single_layers(case: Case) -> Iterator[Fields]:
+def _single_layers(case: Case, width: int) -> Iterator[Fields]:
     """Yield each layer with parameters, fed with numbers of its own, alone and with a linear layer behind it."""
     shapes = infer_shapes(case)
     seen = set()
@@ -189,9 +229,9 @@ def _single_layers(case: Case) -> Iterator[Fields]:
         seen.add(layer.op)
         vocab = next((item.vocab for item in case.inputs if item.name == layer.inputs[0]), 0)
         alone = layer.model_dump(mode="json") | {"inputs": ["x"]}
-        after = {"name": "fc", "op": "linear", "inputs": [layer.name], "options": {"units": 4}}
+        after = {"name": "fc", "op": "linear", "inputs": [layer.name], "options": {"units": width}}
         recipe = _renamed(case, {layer.name: layer.name})
-        for shape in ([4], list(shapes[layer.inputs[0]])):
+        for shape in ([width], list(shapes[layer.inputs[0]])):
             x: Fields = {"name": "x", "shape": shape, "vocab": vocab}
             before = {"name": "fc", "op": "linear", "inputs": ["x"], "options": {"units": shape[-1]}}
             yield {"inputs": [x], "layers": [alone]} | recipe

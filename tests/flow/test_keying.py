@@ -150,8 +150,8 @@ def named(setting: str, case: Case = PLAIN, judgement: Judgement | None = None) 
     ("setting", "change", "needs"),
     [
         ("ddp(world=2)", {}, set()),
-        ("ddp(world=3)", {}, {"more than 2 world", "uneven-parts"}),
-        ("ddp(world=3)", {"batch": 6}, {"more than 2 world"}),
+        ("ddp(world=3)", {}, {"uneven-size", "uneven-parts"}),
+        ("ddp(world=4)", {}, {"more than 2 world"}),
         ("ddp(world=2, static_graph=true)", {}, {"static_graph"}),
         ("fsdp2(world=2, reshard_after_forward=false)", {}, {"no reshard_after_forward"}),
         ("pp(world=2, microbatches=2, schedule=zbv)", {}, {"microbatches", "schedule=zbv"}),
@@ -171,8 +171,8 @@ def test_one_symptom_with_other_needs_is_another_finding() -> None:
 
 
 def test_what_a_finding_needs_every_trial_of_its_cause_has() -> None:
-    needs = named("ddp(world=3, static_graph=true)", PLAIN.model_copy(update={"batch": 6}))[1]
-    assert needs <= words(CASE, Setting.parse("ddp(world=4, static_graph=true)")) | {"several-steps"}
+    needs = named("ddp(world=4, static_graph=true)", PLAIN)[1]
+    assert needs <= words(CASE, Setting.parse("ddp(world=8, static_graph=true)"))
     assert not needs <= words(CASE, Setting.parse("ddp(world=4)"))
 
 

@@ -51,7 +51,7 @@ def test_candidates_are_valid_and_different(trial: tuple[Case, Setting]) -> None
         assert candidate.framework == case.framework
         assert len(candidate.layers) <= len(case.layers)
         assert candidate.steps <= case.steps
-        assert candidate.batch <= case.batch
+        assert candidate.batch < case.batch + 8, "rounded up at most"
 
 
 def needs(op: str) -> Fails:
