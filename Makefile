@@ -22,7 +22,7 @@ BIN := .venv/bin
 # touches files, and an environment that is up to date must not need the network.
 MADE := .venv/made-from-pyproject.toml
 
-.PHONY: help nightly pairs test venv
+.PHONY: help nightly pairs test venv docs
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -59,6 +59,10 @@ nightly: venv
 # The list of pairs that coverage is counted by, written anew; run it after a change to layers, features or settings.
 pairs: venv
 	@$(BIN)/python -m d3bot.generate.pairs
+
+# The reference pages of docs/ that say what the code says: setting families, d3bot.toml.
+docs: venv
+	@$(BIN)/d3bot docs docs
 
 test: venv
 	$(BIN)/ruff format --check .

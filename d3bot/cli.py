@@ -43,6 +43,7 @@ from d3bot.flow.listing import LISTS, listing
 from d3bot.flow.night import run_night
 from d3bot.flow.outcome import EXIT_CODES, verdict_of
 from d3bot.flow.pages import render_site
+from d3bot.flow.reference import write_pages
 from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial
 from d3bot.flow.resume import told_before
 from d3bot.github.actions import group
@@ -241,6 +242,15 @@ def report(
     check_folder(run_folder)
     render_site(run_folder, out)
     print(out / "index.html")
+
+
+@app.command("docs")
+def docs_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder docs/ of a checkout.")] = Path("docs"),
+) -> None:
+    """Write the reference pages: one a setting family, and every key of d3bot.toml."""
+    for path in write_pages(folder):
+        print(path)
 
 
 @app.command("list")

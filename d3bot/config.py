@@ -60,8 +60,13 @@ class Labels(Noun):
     """How issues are labelled; {} stands for the value, and an empty text leaves the label out."""
 
     framework: str = Field(default="framework: {}", max_length=40)
+    """Label of the library; {} stands for its name, an empty text leaves the label out."""
     family: str = Field(default="setting: {}", max_length=40)
+    """Label of the setting family."""
     kind: str = Field(default="kind: {}", max_length=40)
+    """Label of the verdict's kind."""
+
+    model_config = {**Noun.model_config, "use_attribute_docstrings": True}
 
     @field_validator("framework", "family", "kind")
     @classmethod
@@ -110,6 +115,8 @@ class TrackerConfig(Noun):
     """Days of silence after which an issue that still fails gets a comment, at least 14; 0 means never."""
     passes: int = Field(default=3, ge=1, le=20)
     """Fresh processes in which a finding's script must pass before its issue is closed."""
+
+    model_config = {**Noun.model_config, "use_attribute_docstrings": True}
 
     @model_validator(mode="before")
     @classmethod
@@ -161,6 +168,7 @@ class Config(Noun):
     settings: tuple[str, ...] = ()
     """Globs on the one-line form of settings, such as `fsdp2*`; empty means all."""
     shard: Shard = Shard()
+    """Part I of N of the trials, written I/N."""
     out: Path | None = None
     """Run folder; None lets the command choose one."""
     previous: str = ""
@@ -187,6 +195,8 @@ class Config(Noun):
     """Environments not used for this long are pruned."""
     bisect_minutes: float = Field(default=20.0, ge=0, le=24 * 60, allow_inf_nan=False)
     """Time that a run may take to bisect its new findings before they are filed; 0 bisects none."""
+
+    model_config = {**Noun.model_config, "use_attribute_docstrings": True}
 
     @field_validator("builds", "base")
     @classmethod

@@ -46,6 +46,8 @@ class Index(Noun):
     """`machine` honours this machine's pip configuration, its indexes and folders of wheels, as pip itself does;
     `isolated` ignores it, so that no other index leaks into a build."""
 
+    model_config = {**Noun.model_config, "use_attribute_docstrings": True}
+
     @field_validator("url", "torch", "torch_nightly")
     @classmethod
     def _bare(cls, value: str) -> str:

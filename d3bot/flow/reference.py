@@ -1,0 +1,171 @@
+"""Pages of the documentation that say what the code says: each setting family, and every key of d3bot.toml.
+
+`make docs` writes them; a test says when they are not current.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from d3bot.builds import Index
+from d3bot.config import Config, Labels, TrackerConfig
+from d3bot.frameworks import Family, Option, families
+from d3bot.history.files import write_atomic
+from d3bot.spec import FRAMEWORKS, Scalar
+from d3bot.spec.base import Noun
+
+_NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
+_PINNED = {"torch": "torch==2.13.0", "tensorflow": "tensorflow-cpu==2.21.0"}
+_TABLES: tuple[tuple[str, type[Noun]], ...] = (
+    ("", Config),
+    ("tracker", TrackerConfig),
+    ("tracker.labels", Labels),
+    ("index", Index),
+)
+_MADE = "<!-- Written by `make docs` from the code; edit the code. -->"
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page by its path below docs/."""
+    made = {f"settings/{family.framework}-{family.name}.md": family_page(family) for family in _families()}
+    made["settings/README.md"] = overview()
+    made["configuration.md"] = configuration()
+    return made
+
+
+def write_pages(folder: Path) -> list[Path]:
+    """Write the pages below a folder, and remove those of families that there are no more; return what was written."""
+    (folder / "settings").mkdir(parents=True, exist_ok=True)
+    made = pages()
+    for path in (folder / "settings").glob("*.md"):
+        if f"settings/{path.name}" not in made:
+            path.unlink()
+    for name, text in made.items():
+        write_atomic(folder / name, text)
+    return [folder / name for name in made]
+
+
+def overview() -> str:
+    """Return the page that lists the families."""
+    rows = []
+    for family in _families():
+        link = f"[{family.name}]({family.framework}-{family.name}.md)"
+        rows.append(f"| {_NAMES[family.framework]} | {link} | {_cell(family.summary)} |")
+    return "\n".join(
+        [
+            _MADE,
+            "# Setting families",
+            "",
+            "What distribution d3bot tests, one page a family: its options, what it promises and where that is",
+            "written, what one process does instead, where equality is to the last bit, and which trials the rule does",
+            "not cover.",
+            "",
+            "| library | family | |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def family_page(family: Family) -> str:
+    """Return the page of a family."""
+    contract = family.contract
+    excluded = [f"`{word}`: {why}" for word, why in sorted(contract.excluded.items())]
+    lines = [
+        _MADE,
+        f"# {_NAMES[family.framework]}: {family.name}",
+        "",
+        f"{family.summary}",
+        "",
+        "## What is promised",
+        "",
+        contract.promise,
+        "",
+        f"Source: {contract.source}",
+        "",
+        f"**One process instead:** {contract.reference}",
+        "",
+        f"**Exact:** {contract.exact}",
+        "",
+        "## Options",
+        "",
+        "| option | takes | default | |",
+        "|---|---|---|---|",
+        *(
+            f"| `{option.name}` | {_cell(option.takes)} | {_default(option)} | {_cell(option.doc)} |"
+            for option in family.options
+        ),
+        "",
+        "## Where the rule does not hold",
+        "",
+        *([f"- {text}" for text in (*contract.breaks, *excluded)] or ["Nowhere that is known."]),
+        "",
+        "## What every run tries",
+        "",
+        *([f"- `{setting}`" for setting in family.standing] or ["Nothing by itself: seeds name its settings."]),
+        "",
+        "```console",
+        f"$ d3bot run --build {_PINNED[family.framework]} --settings '{family.name}*' --fresh 8",
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def configuration() -> str:
+    """Return the page of d3bot.toml: every key with its default, its meaning and its variable."""
+    lines = [
+        _MADE,
+        "# d3bot.toml",
+        "",
+        "Everything is optional. The file lies in the working folder, or where `--config` says. Over it goes the",
+        "variable of a key, over that the option of the command line. An unknown key is an error that names the one",
+        "you probably meant. A list in a variable is separated by `;`.",
+    ]
+    for table, model in _TABLES:
+        lines += [
+            "",
+            f"## [{table}]" if table else "## The file itself",
+            "",
+            "| key | default | variable | |",
+            "|---|---|---|---|",
+        ]
+        lines += _keys(table, model)
+    return "\n".join([*lines, ""])
+
+
+def _keys(table: str, model: type[Noun]) -> Iterator[str]:
+    prefix = "D3BOT_" + "".join(f"{part.upper()}_" for part in table.split(".") if part)
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Noun) and name != "shard":
+            continue  # a table of its own
+        variable = f"`{prefix}{name.upper()}`" if table != "tracker.labels" and name != "owners" else ""
+        default = "the user's cache folder" if name == "cache" else _toml(field.get_default(call_default_factory=True))
+        yield f"| `{name}` | {default} | {variable} | {_cell(field.description or '')} |"
+
+
+def _toml(value: Any) -> str:
+    if value is None or value in ((), "", {}):
+        return "none"
+    plain = list(value) if isinstance(value, tuple) else value
+    plain = plain if isinstance(plain, bool | int | float | list) else str(plain)
+    return f"`{tomli_w.dumps({'x': plain}).removeprefix('x = ').strip()}`"
+
+
+def _default(option: Option) -> str:
+    return "must be given" if option.default is None else f"`{_show(option.default)}`"
+
+
+def _show(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _families() -> list[Family]:
+    return [family for framework in FRAMEWORKS for family in families(framework).values()]
