@@ -48,6 +48,8 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "part_comment": "",
         "constants": (),
         "batches": False,
+        "sampled": False,
+        "shuffled": False,
         "divisor": "",
         "wire": "",
         "grad_if": "",
@@ -61,6 +63,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "trains": case.steps > 1 or bool(view.roles & {"param", "predict"}),
         **special,
     }
+    context["see"] = view.roles - special.get("unseen", frozenset())
     half = tidy(_JINJA.get_template("half.py.j2").render(context)).strip("\n")
     text = tidy(_JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half))
     if case.steps == 1:
