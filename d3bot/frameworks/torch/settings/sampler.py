@@ -33,6 +33,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     if setting.get("shuffle") is True:
         if case.batch % world_of(setting):
             return "which rows are taken twice or dropped depends on the shuffle"
+        if case.reduction == "sum" or case.weights == "class":
+            return "a sum, or a mean by weight, over all rows is not the mean over the ranks' own"
         if keeps_local_buffers(case):
             return "whose rows a rank's batch-norm statistics are of depends on the shuffle"
     if _each(case, setting) < (2 if keeps_local_buffers(case) else 1):
@@ -90,9 +92,16 @@ FAMILY = Family(
         breaks=(
             "Rows that are dropped or too few: a rank without a row, or with one under batch norm.",
             "Shuffling rows that do not divide evenly, or with batch norm: what happens depends on the shuffle.",
+            "Shuffling under a summed or weighted loss: the ranks' mean is not that of all rows.",
             ddp.FAMILY.contract.breaks[1],
         ),
-        excluded=ddp.FAMILY.contract.excluded,
+        excluded={
+            **ddp.FAMILY.contract.excluded,
+            "accumulate": "the sampler hands out a batch as one, and micro-batches are the other families' matter",
+            "ignored-rows": "which rank the ignored rows come to is the sampler's choice, and one may have no other",
+            "unused": "DDP waits for the gradient of every parameter unless it is told to look for unused ones",
+            "conditional": "DDP waits for the gradient of every parameter unless it is told to look for unused ones",
+        },
     ),
     world=world_of,
     processes=world_of,
@@ -100,6 +109,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=_exact,
     context=_context,
-    standing=("sampler(world=3)", "sampler(world=2, shuffle=true)"),
+    standing=("sampler(world=3)",),
     cost=1.1,
 )
