@@ -101,6 +101,7 @@ class Harness:
             parts=script.parts,
             packages=PRELOADS[self.build.framework].packages,
             clues=clues or Clues(groups=groups_of(trial.case)),
+            rounding=family.rounding(trial.case, trial.setting),
         )
 
     def _clues(self, script: Script, path: Path, trial: Trial) -> Clues:

@@ -78,6 +78,8 @@ class Family:
     """What the family's template needs beyond the case."""
     standing: tuple[str, ...]
     """The settings that a run plans when nobody names any."""
+    rounding: Callable[[Case, Setting], float] = lambda case, setting: 0.0
+    """Relative rounding unit of a lower type that numbers pass through by the setting's definition; 0 for none."""
     cost: float = 2.0
     """Seconds of one of its processes or replicas, relative to a data-parallel rank of PyTorch, of a small model."""
 
@@ -92,9 +94,17 @@ class Family:
             known[name].check(value, where)
         for option in self.options:
             if option.default is None and option.name not in given:
-                raise SpecError(f"{where}: {option.name} must be given, for example {self.standing[0]}")
+                raise SpecError(f"{where}: {option.name} must be given: {option.takes}")
         kept = tuple((name, value) for name, value in given.items() if value != known[name].default)
         return Setting(family=self.name, options=kept)
+
+    @property
+    def example(self) -> Setting:
+        """A setting of this family: the first standing one, else one that gives only what must be given."""
+        if self.standing:
+            return self.canonical(Setting.parse(self.standing[0]))
+        given = tuple((option.name, option.values[0]) for option in self.options if option.default is None)
+        return Setting(family=self.name, options=given)
 
     def value(self, setting: Setting, name: str) -> Scalar:
         """Return an option's value, its default if the setting does not name it."""

@@ -61,9 +61,12 @@ def pairs_of(case: Case, setting: Setting) -> frozenset[Pair]:
 def grid(framework: Framework) -> tuple[Setting, ...]:
     """Return settings that hold every value of every option: each standing one, and each with one option changed.
 
+    A family without a standing setting has its example instead.
+
     Changes are tried at every size (ranks, replicas, workers), since some options need more ranks than others.
     """
     found: dict[str, Setting] = {str(setting): setting for setting in standing_settings(framework)}
+    found |= {str(family.example): family.example for family in families(framework).values()}
     for standing in list(found.values()):
         family = families(framework)[standing.family]
         sizes = [option for option in family.options if option.name in ("world", "replicas", "workers")]
@@ -85,7 +88,7 @@ def drawn_settings(framework: Framework, seed: int, count: int) -> list[Setting]
     for _ in range(count):
         family = families(framework)[chance.choice(names)]
         drawn = {option.name: chance.choice(option.values) for option in family.options}
-        changed = _changed(family, Setting.parse(family.standing[0]), drawn)
+        changed = _changed(family, family.example, drawn)
         if changed is not None:
             chosen.append(changed)
     return list(dict.fromkeys(chosen))

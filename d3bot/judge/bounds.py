@@ -14,11 +14,12 @@ K = 4.0
 """Measured: 2.0 was the largest multiple ever needed over 119 models x 4 optimizers x 2 dtypes; twice that is kept."""
 
 
-def floors(reference: Arrays, noise: Sequence[Arrays]) -> dict[str, float]:
+def floors(reference: Arrays, noise: Sequence[Arrays], rounding: float = 0.0) -> dict[str, float]:
     """Return array name -> largest |difference| among the noise re-runs, never below one rounding of its scale.
 
     The scale of an array is its largest element; of a gradient at least the largest gradient element of its step,
-    because a gradient that is zero by structure is computed from terms of that size.
+    because a gradient that is zero by structure is computed from terms of that size.  `rounding` is the relative
+    rounding unit of a lower type that the numbers pass through on their way, 0 if they keep their own.
     """
     step_scale: dict[int, float] = {}
     for name, array in reference.items():
@@ -32,7 +33,7 @@ def floors(reference: Arrays, noise: Sequence[Arrays]) -> dict[str, float]:
         if parsed.role == "grad":
             scale = max(scale, step_scale[parsed.step])
         seen = [_deviation(array, run[name]) for run in noise if name in run]
-        result[name] = max([epsilon(array) * scale, *seen])
+        result[name] = max([max(epsilon(array), rounding) * scale, *seen])
     return result
 
 

@@ -15,7 +15,7 @@ from d3bot.spec import AFTER, ArrayName, Arrays, ErrorReport, First, Kind, Obser
 
 _REFUSAL = re.compile(
     r"not (yet )?(supported|implemented)|does(n't| not) support|unsupported|no sharding strategy|"
-    r"does not have a sharding strategy|only supports?\b",
+    r"does not have a sharding strategy|only supports?\b|cannot (be evenly sharded|(un)?flatten unevenly sharded)",
     re.IGNORECASE,
 )
 _SECONDARY = re.compile(
@@ -61,8 +61,11 @@ def judge(
     parts: int,
     packages: Sequence[str],
     clues: Clues | None = None,
+    rounding: float = 0.0,
 ) -> Judgement:
     """Return what the two sides of a trial say about the library.
+
+    `rounding` is the relative rounding unit of a lower type that the setting's numbers pass through, 0 for none.
 
     `clues` are for the diagnosis alone: no kind depends on them.
     """
@@ -78,7 +81,7 @@ def judge(
         return Judgement("reference-failed", f"one process itself is not finite: {infinite[0]}")
     if not distributed.ok:
         return _broken(distributed, packages)
-    floor = floors(arrays, reference.noise)
+    floor = floors(arrays, reference.noise, rounding)
     differences = compare(arrays, returned, floor, exact)
     tightest = max((item.error / item.bound for item in differences if not item.wrong and item.bound), default=0.0)
     wrong = [item for item in differences if item.wrong]

@@ -1,8 +1,22 @@
 """The table of PyTorch setting families: one module each in `settings/`."""
 
 from d3bot.frameworks.base import Family
-from d3bot.frameworks.torch.settings import ddp, fsdp1, fsdp2, hsdp, pp, sampler, tp, zero1
+from d3bot.frameworks.torch.settings import (
+    ddp,
+    dtensor,
+    fsdp1,
+    fsdp2,
+    fsdp2_tp,
+    hsdp,
+    hsdp_tp,
+    pp,
+    pp_ddp,
+    pp_fsdp2,
+    sampler,
+    tp,
+    zero1,
+)
 
-FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY for module in (ddp, zero1, sampler, fsdp1, fsdp2, hsdp, tp, pp)
-}
+_MODULES = (ddp, zero1, sampler, fsdp1, fsdp2, hsdp, tp, fsdp2_tp, hsdp_tp, dtensor, pp, pp_ddp, pp_fsdp2)
+
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}

@@ -9,7 +9,7 @@ from d3bot.frameworks.layers import Shape, consumers, infer_shapes
 from d3bot.frameworks.torch.layers import call, constructor, module_form
 from d3bot.spec import Case, Layer
 
-_STAGES = ("First", "Second", "Third", "Fourth")
+_STAGES = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth")
 """Classes of pipeline stages; there are no more stages than these."""
 
 

@@ -52,15 +52,17 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "shuffled": False,
         "divisor": "",
         "wire": "",
+        "compute": "",
         "grad_if": "",
         "param_if": "",
         "rows": "(tensor.tensor_split(WORLD)[rank] for tensor in data(step))",
         "everyone": "WORLD + 1" if special.get("outsider") else "WORLD",
         "outsider": False,
         "contexts": [],
+        "measures": {},
         "backend": "gloo",
         "device": "cpu",
-        "trains": case.steps > 1 or bool(view.roles & {"param", "predict"}),
+        "trains": case.steps > 1 or bool(view.roles & {"param", "predict", "metric"}),
         **special,
     }
     context["see"] = view.roles - special.get("unseen", frozenset())

@@ -82,8 +82,12 @@ def ignored_obstacle(case: Case, parts: int) -> str | None:
 
 def data_parallel_obstacle(case: Case, setting: Setting) -> str | None:
     """Return why the mean over the ranks' shards is not defined for this trial, or None."""
-    world = world_of(setting)
-    return small_shards(case, setting) or micro_batch_obstacle(case, world) or ignored_obstacle(case, world)
+    return shards_obstacle(case, world_of(setting))
+
+
+def shards_obstacle(case: Case, shards: int) -> str | None:
+    """Return why the mean over so many shards of the batch is not defined, or None."""
+    return few_rows(case, shards) or micro_batch_obstacle(case, shards) or ignored_obstacle(case, shards)
 
 
 def leaves_local(case: Case, setting: Setting) -> bool:
@@ -91,12 +95,11 @@ def leaves_local(case: Case, setting: Setting) -> bool:
     return setting.get("no_sync") is True and case.accumulate > 1
 
 
-def small_shards(case: Case, setting: Setting) -> str | None:
-    """Return why the batch is too small to be sharded over the ranks, or None."""
-    world = world_of(setting)
-    if case.batch < world:
-        return f"a batch of {case.batch} leaves a rank of {world} without a row"
-    if keeps_local_buffers(case) and case.batch // world < 2:
+def few_rows(case: Case, shards: int) -> str | None:
+    """Return why the batch is too small to be split into so many shards, or None."""
+    if case.batch < shards:
+        return f"a batch of {case.batch} leaves a rank of {shards} without a row"
+    if keeps_local_buffers(case) and case.batch // shards < 2:
         return "batch norm in training needs at least two rows on every rank"
     return None
 

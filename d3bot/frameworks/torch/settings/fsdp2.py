@@ -6,6 +6,7 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import infer_shapes
 from d3bot.frameworks.torch.model import model_text
+from d3bot.frameworks.torch.settings import precision
 from d3bot.frameworks.torch.settings.common import (
     EXACT,
     MICRO_BATCHES,
@@ -20,6 +21,8 @@ from d3bot.frameworks.torch.settings.common import (
     world_of,
 )
 from d3bot.spec import ArrayName, Case, Setting
+
+OFFLOAD = Option("offload", "parameters, gradients and optimizer state lie on the CPU", False, (False, True))
 
 
 def _dim1(case: Case, setting: Setting) -> bool:
@@ -44,7 +47,9 @@ def _dim1(case: Case, setting: Setting) -> bool:
 def _obstacle(case: Case, setting: Setting) -> str | None:
     if setting.get("shard_dim") == 1 and not _dim1(case, setting):
         return "no parameter divides by the number of ranks on dim 1, and fully_shard requires that of it"
-    return data_parallel_obstacle(case, setting)
+    if setting.get("reshard_after_forward") == 2 and world_of(setting) not in (4, 8):
+        return "2 is no non-trivial divisor of the number of ranks, as resharding to a smaller world requires"
+    return data_parallel_obstacle(case, setting) or precision.obstacle(case, setting)
 
 
 def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
@@ -62,13 +67,19 @@ def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
 def context(case: Case, setting: Setting) -> Mapping[str, Any]:
     """Return what the template of fully_shard needs."""
     arguments = ""
-    if setting.get("reshard_after_forward") is False:
-        arguments += ", reshard_after_forward=False"
+    reshard = setting.get("reshard_after_forward", True)
+    if reshard is not True:
+        arguments += f", reshard_after_forward={reshard}"
+    if setting.get("offload") is True:
+        arguments += ", offload_policy=offload"
     if setting.get("shard_dim") == 1:
         arguments += ", shard_placement_fn=placement"
     text = model_text(case)
     by_norm = case.clip is not None and case.clip.kind == "norm"
+    low = precision.context(case, setting)
     return {
+        "offload": setting.get("offload") is True,
+        **low,
         "tensor_names": ["DTensor"] * by_norm + ["Shard"] * (setting.get("shard_dim") == 1),
         "arguments": arguments,
         "shard_dim": setting.get("shard_dim") == 1,
@@ -85,9 +96,16 @@ FAMILY = Family(
     options=(
         WORLD,
         Option("wrap", "units: every layer and the root, or the root alone", "layers", ("layers", "root")),
-        Option("reshard_after_forward", "free the gathered parameters after forward", True, (True, False)),
+        Option(
+            "reshard_after_forward",
+            "free the gathered parameters after forward, or (2) keep them sharded over 2 ranks",
+            True,
+            (True, False, 2),
+        ),
         NO_SYNC,
         Option("shard_dim", "dimension that is sharded: the first, or (1) the second where it divides", 0, (0, 1)),
+        OFFLOAD,
+        *precision.OPTIONS,
     ),
     contract=Contract(
         promise="The gathered gradient of each parameter is the mean over the ranks of their own shards' gradients; "
@@ -95,14 +113,18 @@ FAMILY = Family(
         source='"fully_shard: Apply fully sharded data parallelism (FSDP) to module, where FSDP shards module '
         'parameters, gradients, and optimizer states across data parallel workers"; "shard_placement_fn: This callable '
         'can be used to override the sharding placement for a parameter"; "If sharding on a nonzero dim, we currently '
-        'require even sharding"; "set_requires_gradient_sync: Sets if the module should sync gradients. This can be '
-        'used to implement gradient accumulation without communication" (torch.distributed.fsdp.fully_shard, 2.13)',
+        'require even sharding"; "If an int, then this represents the world size to reshard to after forward"; '
+        '"set_requires_gradient_sync: Sets if the module should sync gradients. This can be used to implement gradient '
+        'accumulation without communication" (torch.distributed.fsdp.fully_shard, 2.13); ' + precision.SOURCE,
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
-        "batch norm every rank keeps its own buffers.",
-        exact="As for data parallel, but for attention in a unit of its own. " + EXACT,
+        "batch norm every rank keeps its own buffers.  Under a MixedPrecisionPolicy each shard is computed by a "
+        "copy of the model in param_dtype, and its gradients are added in reduce_dtype.",
+        exact="As for data parallel, but for attention in a unit of its own. " + EXACT + " Of the lowest type where "
+        "there are several.",
         breaks=(
             "A batch with fewer rows than ranks.",
             "Sharding on dim 1 where no parameter divides there by the number of ranks.",
+            *precision.BREAKS,
             *MICRO_BATCHES,
         ),
     ),
@@ -112,6 +134,7 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=exact,
     context=context,
+    rounding=precision.rounding,
     standing=(
         "fsdp2(world=2)",
         "fsdp2(world=3)",

@@ -4,9 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.torch.settings import fsdp2
+from d3bot.frameworks.torch.settings import fsdp2, precision
 from d3bot.frameworks.torch.settings.common import MICRO_BATCHES, data_parallel_obstacle, shards, world_of
 from d3bot.spec import Case, Setting
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    if setting.get("reshard_after_forward") == 2 and FAMILY.value(setting, "shards") == 2:
+        return "2 is no non-trivial divisor of the shard group's size, as resharding to a smaller world requires"
+    return data_parallel_obstacle(case, setting) or precision.obstacle(case, setting)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
@@ -22,7 +28,7 @@ FAMILY = Family(
     options=(
         Option("world", "number of ranks", choices=(4, 8)),
         Option("shards", "ranks over which one copy is sharded", 2, (2, 4)),
-        *(option for option in fsdp2.FAMILY.options if option.name in ("wrap", "reshard_after_forward", "no_sync")),
+        *(option for option in fsdp2.FAMILY.options if option.name not in ("world", "shard_dim")),
         Option("all_reduce_last", "micro-batches before the last are reduced inside a copy only", False, (False, True)),
     ),
     contract=Contract(
@@ -41,9 +47,10 @@ FAMILY = Family(
     world=world_of,
     processes=world_of,
     parts=shards,
-    obstacle=data_parallel_obstacle,
+    obstacle=_obstacle,
     exact=fsdp2.exact,
     context=_context,
+    rounding=precision.rounding,
     standing=("hsdp(world=4, all_reduce_last=true)",),
     cost=1.8,
 )

@@ -1,9 +1,9 @@
-"""Pipeline parallelism: stages on two ranks, micro-batches, and the schedules that torch has."""
+"""Pipeline parallelism: stages on the ranks, micro-batches, and the schedules that torch has."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, Literal
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import KINDS
@@ -15,24 +15,37 @@ from d3bot.spec import ArrayName, Case, Setting
 
 @dataclass(frozen=True)
 class _Schedule:
-    """A schedule class, and the stages that rank 0 and rank 1 hold."""
+    """A schedule class, and how stages lie on the ranks."""
 
     name: str
-    stages: tuple[tuple[int, ...], tuple[int, ...]] = ((0,), (1,))
-    own: str = ""
-    """The expression of a rank's stages, where there are several."""
+    style: Literal["single", "loop", "v"] = "single"
+    """One stage a rank, or two: the second ones in the order of the ranks, or back."""
     rounds: bool = False
     """Whether the micro-batches must divide into rounds of about one a rank."""
+    full: bool = False
+    """Whether it needs as many micro-batches as there are stages."""
+
+    def stages(self, world: int) -> list[tuple[int, ...]]:
+        """Return the stages of each rank."""
+        if self.style == "single":
+            return [(rank,) for rank in range(world)]
+        return [(rank, rank + world if self.style == "loop" else 2 * world - 1 - rank) for rank in range(world)]
+
+    def own(self, world: int) -> str:
+        """Return the expression of a rank's stages, empty where it has one."""
+        if self.style == "single":
+            return ""
+        return f"rank, rank + {world}" if self.style == "loop" else f"rank, {2 * world - 1} - rank"
 
 
-_LOOP = ((0, 2), (1, 3))
 _SCHEDULES = {
     "1f1b": _Schedule("Schedule1F1B"),
     "gpipe": _Schedule("ScheduleGPipe"),
-    "loopedbfs": _Schedule("ScheduleLoopedBFS", _LOOP, "rank, rank + 2"),
-    "interleaved1f1b": _Schedule("ScheduleInterleaved1F1B", _LOOP, "rank, rank + 2", rounds=True),
-    "interleaved_zero_bubble": _Schedule("ScheduleInterleavedZeroBubble", _LOOP, "rank, rank + 2", rounds=True),
-    "zbv": _Schedule("ScheduleZBVZeroBubble", ((0, 3), (1, 2)), "rank, 3 - rank"),
+    "loopedbfs": _Schedule("ScheduleLoopedBFS", "loop"),
+    "interleaved1f1b": _Schedule("ScheduleInterleaved1F1B", "loop", rounds=True),
+    "interleaved_zero_bubble": _Schedule("ScheduleInterleavedZeroBubble", "loop", rounds=True),
+    "zbv": _Schedule("ScheduleZBVZeroBubble", "v"),
+    "dualpipev": _Schedule("ScheduleDualPipeV", "v", full=True),
 }
 
 
@@ -41,7 +54,7 @@ def stage_cuts(case: Case, setting: Setting) -> tuple[int, ...] | None:
 
     One tensor crosses each.  The first stage and every rank have something to train.
     """
-    stages = _schedule(setting).stages
+    stages = _schedule(setting).stages(world_of(setting))
     count = sum(len(own) for own in stages)
     frozen = {freeze.layer for freeze in case.freeze} | {skip.layer for skip in case.skips}
     trains = [KINDS[layer.op].trainable and layer.name not in frozen for layer in case.layers]
@@ -65,14 +78,17 @@ def _schedule(setting: Setting) -> _Schedule:
     return _SCHEDULES[str(FAMILY.value(setting, "schedule"))]
 
 
-def _obstacle(case: Case, setting: Setting) -> str | None:
+def obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why a pipeline's promise does not hold for this trial, or None."""
     count = micro_batches(setting)
     schedule = _schedule(setting)
     if schedule.rounds and count % max(1, count // world_of(setting)):
         return f"{schedule.name} requires the number of micro-batches to be a multiple of the number of rounds"
+    stages = sum(map(len, schedule.stages(world_of(setting))))
+    if schedule.full and count < stages:
+        return f"{schedule.name} requires at least as many micro-batches as stages"
     if stage_cuts(case, setting) is None:
-        stages = sum(len(own) for own in schedule.stages)
-        return f"no cut into {stages} stages, trained on both ranks, at which one tensor crosses and no tie is split"
+        return f"no cut into {stages} stages, trained on every rank, at which one tensor crosses and no tie is split"
     if case.batch % count:
         return f"a batch of {case.batch} does not divide into {count} micro-batches"
     if problem := ignored_obstacle(case, count):
@@ -92,12 +108,15 @@ def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     return _schedule(setting).name != "ScheduleLoopedBFS" or (name.step == 0 and name.role == "loss")
 
 
-def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+def context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    """Return what `pp.py.j2` needs."""
     schedule = _schedule(setting)
+    world = world_of(setting)
     return {
+        "copies": "",
         "schedule_class": schedule.name,
-        "own": schedule.own,
-        "last_rank": next(rank for rank in (0, 1) if max(schedule.stages[rank]) == max(map(max, schedule.stages))),
+        "own": schedule.own(world),
+        "last_rank": 0 if schedule.style == "v" else world - 1,
         "stage_loss": loss_of(case, "output"),
         "buffers": "",
         "part_comment": "the micro-batches, one after the other",
@@ -108,9 +127,9 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
 FAMILY = Family(
     framework="torch",
     name="pp",
-    summary="PipelineStage with a micro-batch schedule: one or two stages of the model on each of two ranks",
+    summary="PipelineStage with a micro-batch schedule: one or two stages of the model on each rank",
     options=(
-        Option("world", "number of ranks", low=2, high=2),
+        Option("world", "number of ranks", low=2, high=4),
         Option("schedule", "order of forwards and backwards", "1f1b", tuple(_SCHEDULES)),
         Option("microbatches", "micro-batches of one step", 4, low=2, high=16),
     ),
@@ -119,7 +138,8 @@ FAMILY = Family(
         source='"Gradients are scaled by num_microbatches depending on the scale_grads argument, defaulting to True" '
         '(PipelineScheduleSingle, PipelineScheduleMulti); "1F1B schedule: performs one forward and one backward on the '
         'micro-batches in steady state"; "Looped BFS supports multiple stages per rank"; "Interleaved 1F1B ... works '
-        'as long as n_microbatches % num_rounds is 0"; "ZBV ... requires exactly two stages per rank" '
+        'as long as n_microbatches % num_rounds is 0"; "ZBV ... requires exactly two stages per rank"; '
+        '"DualPipeV requires at least as many microbatches as stages" '
         "(torch.distributed.pipelining.schedules, 2.13)",
         reference="The micro-batches one after the other in one process, each loss divided by their number.",
         exact="To the last bit: each stage adds the same numbers in the same order. Looped BFS: the noise bound.",
@@ -128,6 +148,7 @@ FAMILY = Family(
             "A batch that does not divide into the micro-batches.",
             "Interleaved schedules: micro-batches that do not divide into rounds.",
             "Every row of a micro-batch ignored: the mean over nothing is NaN.",
+            "DualPipeV: fewer micro-batches than stages.",
             "A model without cuts at which one tensor crosses, or whose tied weights lie on both sides of every cut.",
         ),
         excluded={"accumulate": "a schedule splits the batch itself, and scales all of .grad at the end of its step"},
@@ -135,9 +156,9 @@ FAMILY = Family(
     world=world_of,
     processes=world_of,
     parts=lambda case, setting: micro_batches(setting),
-    obstacle=_obstacle,
+    obstacle=obstacle,
     exact=_exact,
-    context=_context,
+    context=context,
     standing=("pp(world=2)",),
     cost=1.2,
 )

@@ -14,21 +14,27 @@ _ROW = "RowwiseParallel(input_layouts=Replicate())"
 _NORM = "SequenceParallel()"
 
 
-def tensor_plan(case: Case) -> dict[str, str]:
+def tensor_plan(case: Case, setting: Setting) -> dict[str, str]:
     """Return layer name -> style: linears paired column-wise then row-wise, the others one by one in turn.
 
     A pair is two linears with nothing but elementwise activations, read once each, between them: its inner value
     stays sharded, which a model without one of the two could not take: a layer that is left out is in no pair.  Every
-    other linear and every embedding gathers its output or takes a replicated input.
+    other linear and every embedding gathers its output or takes a replicated input.  With a parallel loss the head
+    leaves its class scores sharded.
     """
     reads = consumers(case)
     skipped = {skip.layer for skip in case.skips}
     layers = {layer.name: layer for layer in case.layers}
+    always = {"column": _COLUMN, "row": _ROW}.get(str(setting.get("style")), "")
+    inner = "ColwiseParallel(use_local_output=False)" if setting.get("local_output") is False else "ColwiseParallel()"
     plan: dict[str, str] = {}
     for layer in case.layers:
         if layer.op == "embedding":
-            plan[layer.name] = _ROW if len(plan) % 2 == 0 else _COLUMN
+            plan[layer.name] = always or (_ROW if len(plan) % 2 == 0 else _COLUMN)
         if layer.op != "linear":
+            continue
+        if layer is case.layers[-1] and setting.get("loss_parallel") is True:
+            plan[layer.name] = "ColwiseParallel(use_local_output=False)"
             continue
         source = layers.get(layer.inputs[0])
         while source is not None and source.op in ACTIVATIONS and reads[source.name] == 1:
@@ -36,10 +42,10 @@ def tensor_plan(case: Case) -> dict[str, str]:
         paired = source is not None and source.op == "linear" and reads[source.name] == 1
         paired = paired and source is not None and not skipped & {source.name, layer.name}
         if paired and source is not None and plan.get(source.name) == _COLUMN:
-            plan[source.name] = "ColwiseParallel()"
+            plan[source.name] = inner
             plan[layer.name] = "RowwiseParallel()"
         else:
-            plan[layer.name] = _ROW if len(plan) % 3 == 2 else _COLUMN
+            plan[layer.name] = always or (_ROW if len(plan) % 3 == 2 else _COLUMN)
     return plan
 
 
@@ -51,10 +57,13 @@ def sequence_norms(case: Case, setting: Setting) -> list[str]:
     return [layer.name for layer in case.layers if layer.op == "layer_norm" and len(shapes[layer.name]) == 2]
 
 
-def _obstacle(case: Case, setting: Setting) -> str | None:
-    plan = tensor_plan(case)
+def obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why tensor parallelism's promise does not hold for this trial, or None."""
+    plan = tensor_plan(case, setting)
     if not plan:
         return "no linear or embedding layer that a tensor-parallel plan could shard"
+    if setting.get("loss_parallel") is True and (case.loss != "cross_entropy" or case.layers[-1].op != "linear"):
+        return "loss_parallel supports the cross-entropy loss, on class scores that a column-wise linear leaves sharded"
     if case.tie:
         return "parallelize_module makes a new parameter of each module's weight; nothing promises that a tie survives"
     if case.accumulate > 1:
@@ -72,9 +81,10 @@ def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     return world_of(setting) == 1 and case.clip is None
 
 
-def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+def context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    """Return what `plans.j2` needs to write the plan."""
     norms = sequence_norms(case, setting)
-    plan = tensor_plan(case) | dict.fromkeys(norms, _NORM)
+    plan = tensor_plan(case, setting) | dict.fromkeys(norms, _NORM)
     paths = model_text(case).paths
     text = "{" + ", ".join(f'"{paths[name]}": {style}' for name, style in plan.items()) + "}"
     styles = {style.split("(")[0] for style in plan.values()} | ({"PrepareModuleInputOutput"} if norms else set())
@@ -82,6 +92,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "plan_text": text,
         "norms": [paths[name] for name in norms],
         "styles": sorted(styles),
+        "loss_parallel": setting.get("loss_parallel") is True,
         "buffers": "",
     }
 
@@ -93,6 +104,9 @@ FAMILY = Family(
     options=(
         WORLD,
         Option("sequence", "layer norms over a sequence are computed on a part of it a rank", True, (True, False)),
+        Option("style", "of layers in no pair: by turns, or all of one style", "turns", ("turns", "column", "row")),
+        Option("local_output", "a pair hands on plain tensors, or (false) sharded DTensors", True, (True, False)),
+        Option("loss_parallel", "class scores stay sharded, and the loss is computed on them", False, (False, True)),
     ),
     contract=Contract(
         promise="Every rank computes what the unsharded module computes on the same batch; gathered gradients and "
@@ -113,9 +127,9 @@ FAMILY = Family(
     world=world_of,
     processes=world_of,
     parts=lambda case, setting: 1,
-    obstacle=_obstacle,
+    obstacle=obstacle,
     exact=_exact,
-    context=_context,
+    context=context,
     standing=("tp(world=2)",),
     cost=2.5,
 )

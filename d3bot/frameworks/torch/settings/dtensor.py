@@ -1,0 +1,106 @@
+"""The model on plain DTensors: parameters and inputs are distributed, and each operation propagates placements."""
+
+from collections.abc import Mapping
+from itertools import cycle
+from typing import Any
+
+from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.layers import filled_options
+from d3bot.frameworks.torch.model import model_text
+from d3bot.frameworks.torch.settings.common import WORLD, world_of
+from d3bot.spec import ArrayName, Case, Setting
+
+_MATRICES = ("linear", "embedding")
+_TURNS = {"shard0": (0,), "shard1": (1,), "mixed": (0, 1, None), "replicate": (None,)}
+
+_MEASURES = {
+    "best": "output.argmax(dim=-1)",
+    "rms": "(output.square().mean(dim=-1) + 1e-6).sqrt()",
+    "share": "output.softmax(dim=-1).sum(dim=0).add(1).div(len(output) + output.shape[-1])",
+}
+"""Metrics of the prediction while it is a DTensor: the best class, the root mean square, the classes' shares with one
+added to each.  Their reductions run over sharded dimensions, and a number is added to what is still to be reduced."""
+
+
+def placements(case: Case, setting: Setting) -> dict[str, str]:
+    """Return parameter name -> placement of what is sharded: linears, embeddings and layer norms, in turns.
+
+    Kernels of convolutions, attention and batch norm stay replicated.
+    """
+    turns = cycle(_TURNS[str(FAMILY.value(setting, "weights"))])
+    paths = model_text(case).paths
+    tied = {tie.layer for tie in case.tie}
+    sharded = {}
+    for layer in case.layers:
+        names = []
+        if layer.op in _MATRICES:
+            names = [("weight", 2)] * (layer.name not in tied)
+            names += [("bias", 1)] * bool(layer.op == "linear" and filled_options(case, layer.name)["bias"])
+        elif layer.op == "layer_norm":
+            names = [("weight", 1), ("bias", 1)]
+        for name, dims in names:
+            dim = next(turns)
+            if dim is not None:
+                sharded[f"{paths[layer.name]}.{name}"] = f"Shard({min(dim, dims - 1)})"
+    return sharded
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    if setting.get("inputs") == "shard0" and case.batch < world_of(setting):
+        return f"a batch of {case.batch} leaves a rank of {world_of(setting)} without a row"
+    return None
+
+
+def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+    return False
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    text = model_text(case)
+    gathered = setting.get("loss") == "gathered"
+    shards = placements(case, setting)
+    inputs = "Shard(0)" if setting.get("inputs") == "shard0" else "Replicate()"
+    return {
+        "shards": shards,
+        "input_placement": inputs,
+        "gathered": gathered,
+        "ties": [f"{text.access(tie.layer)}.weight = {text.access(tie.to)}.weight" for tie in case.tie],
+        "measures": {} if gathered else _MEASURES,
+        "buffers": "",
+        "placement_names": ["Replicate"] + ["Shard"] * (bool(shards) or inputs == "Shard(0)"),
+    }
+
+
+FAMILY = Family(
+    framework="torch",
+    name="dtensor",
+    summary="the model computed on DTensors: distribute_module with drawn placements, loss and metrics included",
+    options=(
+        WORLD,
+        Option("weights", "how linears, embeddings and layer norms are placed", "shard0", tuple(_TURNS)),
+        Option("inputs", "how inputs and targets are placed", "replicate", ("replicate", "shard0")),
+        Option("loss", "computed on the DTensors, or on the gathered output", "sharded", ("sharded", "gathered")),
+    ),
+    contract=Contract(
+        promise="A DTensor program computes what the same program computes on the whole tensors, whatever the "
+        "placements.",
+        source='"PyTorch DTensor offers simple and flexible tensor sharding primitives that transparently handles '
+        "distributed logic, including sharded storage, operator computation and collective communications across "
+        'devices/hosts" (torch.distributed.tensor, 2.13); "output_fn (Callable): specify the output distribution, i.e. '
+        'could control how the output is sharded, or convert it back to torch.Tensor" (distribute_module, 2.13)',
+        reference="The whole batch in one process.",
+        exact="The noise bound: a sharded contraction adds in another order.",
+        breaks=("A batch with fewer rows than ranks, where inputs are sharded.",),
+        excluded={
+            "lstm": "nn.LSTM makes plain tensors of its initial state, and DTensor requires all operands to be DTensors"
+        },
+    ),
+    world=world_of,
+    processes=world_of,
+    parts=lambda case, setting: 1,
+    obstacle=_obstacle,
+    exact=_exact,
+    context=_context,
+    standing=("dtensor(world=2)",),
+    cost=3.0,
+)
