@@ -96,6 +96,12 @@ def test_floor(reference: Arrays, noise: list[Arrays], floor: float) -> None:
     assert floors(reference, noise) == {"predict": floor}
 
 
+@pytest.mark.parametrize(("array", "floor"), [([4.0], 4 * 2.0**-7), ([0.0], 0.0)])
+def test_a_lower_type_on_the_way_raises_the_floor(array: list[float], floor: float) -> None:
+    assert floors({"predict": np.array(array)}, [], rounding=2.0**-7) == {"predict": floor}
+    assert floors({"metric best": np.array([3])}, [], rounding=2.0**-7) == {"metric best": 0.0}
+
+
 def test_a_gradient_is_measured_on_the_scale_of_its_step() -> None:
     """One that is zero by structure (an attention's key bias) is a sum of terms of that size."""
     reference = {

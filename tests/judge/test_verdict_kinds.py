@@ -102,6 +102,12 @@ TABLE: list[tuple[str, Judgement, Kind, str]] = [
         "ValueError: DDP does not support sparse gradients with find_unused",
     ),
     (
+        "refusal of uneven shards",
+        verdict(raised("RuntimeError", "The intermediate results of nll_loss cannot be evenly sharded, see")),
+        "refused",
+        "RuntimeError: The intermediate results of nll_loss cannot be evenly sharded",
+    ),
+    (
         "the reference raises",
         verdict(reference=raised("IndexError", "out of range")),
         "reference-failed",

@@ -11,7 +11,7 @@ from d3bot.frameworks.torch.settings.pp import stage_cuts
 from d3bot.spec import Case, Freeze, Setting, parse_name
 
 DEEP = chain("linear", "tanh", "linear", "relu", "linear", "linear")
-SCHEDULES = ("1f1b", "gpipe", "loopedbfs", "interleaved1f1b", "interleaved_zero_bubble", "zbv")
+SCHEDULES = ("1f1b", "gpipe", "loopedbfs", "interleaved1f1b", "interleaved_zero_bubble", "zbv", "dualpipev")
 
 
 def pipeline(schedule: str, **options: int) -> Setting:
@@ -93,3 +93,38 @@ def test_every_schedule_becomes_python_with_its_class(schedule: str) -> None:
 )
 def test_only_looped_bfs_adds_in_another_order(schedule: str, name: str, exact: bool) -> None:
     assert FAMILIES["pp"].exact(DEEP, pipeline(schedule), parse_name(name)) is exact
+
+
+@pytest.mark.parametrize(
+    ("setting", "written"),
+    [
+        ("pp(world=3)", "elif rank < WORLD - 1:"),
+        ("pp(world=3, schedule=interleaved1f1b)", "own = (rank, rank + 3)"),
+        ("pp(world=3, schedule=zbv)", "own = (rank, 5 - rank)"),
+        ("pp_ddp(world=4)", 'DistributedDataParallel(model[rank], process_group=mesh.get_group("data"))'),
+        ("pp_ddp(world=4)", "*inputs, target = (tensor.tensor_split(SHARDS)[shard] for tensor in data(step))"),
+        ("pp_ddp(world=4)", "(loss / PARTS).backward()"),
+        ("pp_fsdp2(world=4)", 'fully_shard(model[rank], mesh=mesh["data"])'),
+        ("pp_fsdp2(world=4)", "p.grad.full_tensor().numpy()"),
+    ],
+)
+def test_more_ranks_and_copies(setting: str, written: str) -> None:
+    one = chain(*("linear",) * 7).model_copy(update={"batch": 16})
+    assert written in " ".join(render(one, Setting.parse(setting), "doc").text.split())
+
+
+@pytest.mark.parametrize(
+    ("setting", "batch", "why"),
+    [
+        ("pp(world=2, schedule=dualpipev, microbatches=2)", 8, "at least as many micro-batches as stages"),
+        ("pp(world=2, schedule=dualpipev)", 8, ""),
+        ("pp(world=4)", 8, ""),
+        ("pp_ddp(world=4)", 7, "does not divide into the shards of 2 copies"),
+        ("pp_ddp(world=4)", 12, "does not divide into 4 micro-batches"),
+        ("pp_fsdp2(world=4)", 16, ""),
+    ],
+)
+def test_when_more_ranks_and_copies_apply(setting: str, batch: int, why: str) -> None:
+    found = obstacle(DEEP.model_copy(update={"batch": batch}), Setting.parse(setting))
+    assert why in (found or "")
+    assert bool(found) is bool(why)
