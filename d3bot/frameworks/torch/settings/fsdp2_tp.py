@@ -65,7 +65,7 @@ FAMILY = Family(
         TENSOR,
         READ,
         *(option for option in fsdp2.FAMILY.options if option.name in ("wrap", "reshard_after_forward")),
-        *(option for option in tp.FAMILY.options if option.name == "sequence"),
+        *(option for option in tp.FAMILY.options if option.name in ("sequence", "style", "local_output")),
     ),
     contract=Contract(
         promise="The gathered gradient of each parameter is the mean over the data-parallel shards of the batch of "
