@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from d3bot.frameworks import canonical_setting, cost, obstacle
 from d3bot.spec import Case, Framework, Origin, Seed, Setting, SpecError, Trial
 
-PER_CASE: Mapping[Framework, int] = {"torch": 11, "tensorflow": 3}
+PER_CASE: Mapping[Framework, int] = {"torch": 10, "tensorflow": 3}
 """How many applicable settings a case gets unless somebody says otherwise."""
 
 FEWEST = 3
