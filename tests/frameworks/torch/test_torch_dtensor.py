@@ -68,6 +68,12 @@ def test_an_lstm_makes_plain_tensors_of_its_own() -> None:
     assert "plain tensors" in (obstacle(sequence, dtensor()) or "")
 
 
+def test_class_weights_are_plain_too() -> None:
+    weighted = case(loss="cross_entropy", weights="class")
+    assert "class weights are a plain tensor" in (obstacle(weighted, dtensor()) or "")
+    assert obstacle(weighted, dtensor(loss="gathered")) is None
+
+
 def test_every_fresh_case_becomes_python() -> None:
     for one in fresh_cases("torch", 4, 20):
         for setting in (dtensor(weights="mixed"), dtensor(inputs="shard0", loss="gathered")):

@@ -46,6 +46,8 @@ def placements(case: Case, setting: Setting) -> dict[str, str]:
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
+    if case.weights == "class" and setting.get("loss") != "gathered":
+        return "class weights are a plain tensor in the loss, and DTensor requires all operands to be DTensors"
     if setting.get("inputs") == "shard0" and case.batch < world_of(setting):
         return f"a batch of {case.batch} leaves a rank of {world_of(setting)} without a row"
     return None
@@ -90,7 +92,10 @@ FAMILY = Family(
         'could control how the output is sharded, or convert it back to torch.Tensor" (distribute_module, 2.13)',
         reference="The whole batch in one process.",
         exact="The noise bound: a sharded contraction adds in another order.",
-        breaks=("A batch with fewer rows than ranks, where inputs are sharded.",),
+        breaks=(
+            "A batch with fewer rows than ranks, where inputs are sharded.",
+            "Class weights in a loss of DTensors: they are a plain tensor.",
+        ),
         excluded={
             "lstm": "nn.LSTM makes plain tensors of its initial state, and DTensor requires all operands to be DTensors"
         },
