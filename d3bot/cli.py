@@ -37,6 +37,7 @@ from d3bot.cli_options import (
 from d3bot.config import Config, load_config
 from d3bot.doctor import Check, diagnose, preflight
 from d3bot.flow.bisect import bisect_source
+from d3bot.flow.evidence import known_findings
 from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
 from d3bot.flow.listing import LISTS, listing
@@ -47,8 +48,8 @@ from d3bot.flow.reference import write_pages
 from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial
 from d3bot.flow.resume import told_before
 from d3bot.github.actions import group
-from d3bot.history.changes import compare as compare_verdicts
-from d3bot.history.folder import load_run
+from d3bot.history.changes import NEWS, other_names
+from d3bot.history.compared import compare_folders
 from d3bot.history.run_files import check_folder
 from d3bot.report.terminal import print_changes
 from d3bot.spec import SpecError
@@ -224,13 +225,13 @@ def compare(
     as_json: JsonFlag = False,
 ) -> None:
     """Compare two run folders trial by trial; exit 1 if the second fails where the first did not."""
-    changes = compare_verdicts(load_run(before).verdicts, load_run(after).verdicts)
+    names = other_names([folder.finding for run_dir in (before, after) for folder in known_findings(run_dir)])
+    compared = compare_folders(before, after, names)
     if as_json:
-        print(json.dumps([change.model_dump(mode="json") for change in changes], indent=1))
+        print(json.dumps([change.model_dump(mode="json") for change in compared.changes], indent=1))
     else:
-        print_changes(out_console, changes)
-    worse = any(change.change in ("regressed", "new-failing", "fails-differently") for change in changes)
-    raise typer.Exit(1 if worse else 0)
+        print_changes(out_console, compared.changes, compared.counts)
+    raise typer.Exit(1 if any(compared.counts.get(name) for name in NEWS) else 0)
 
 
 @app.command()

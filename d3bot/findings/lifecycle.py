@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 from d3bot.bisect import conclusion
 from d3bot.findings.key import api_of, is_catch_all
 from d3bot.findings.policy import DEFAULT, Policy
-from d3bot.spec import SCHEMA, Bisection, Build, Evidence, Finding, Framework, short_hash
+from d3bot.spec import SCHEMA, Bisection, Build, Evidence, Finding, Framework, environment_class, short_hash
 from d3bot.spec.base import Noun
 
 State = Literal["open", "closed"]
@@ -30,9 +30,6 @@ _KEPT = 100
 _SCRIPTS = 5
 _NEVER_CLOSES = frozenset({"hung", "died"})
 """One run that ends says little about a hang, and memory that sufficed once may not suffice again."""
-
-_CLASS = ("machine", "gpus", "device", "cuda")
-"""What of an environment decides whether a failure can show there at all."""
 
 
 class Record(Noun):
@@ -243,11 +240,6 @@ def decide_close(
     if human_at and now - human_at < policy.respite:
         return decided("delay", f"its script passes, but a person was here on {human_at:%Y-%m-%d}: they decide for now")
     return decided("close", f"its script passed {evidence.passed} of {evidence.runs} times on {evidence.build.label}")
-
-
-def environment_class(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of an environment that decides whether a failure can show there."""
-    return {name: environment[name] for name in _CLASS if environment.get(name)}
 
 
 def newer(build: Build, record: Record) -> bool:

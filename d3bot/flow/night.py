@@ -85,11 +85,9 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
     """
     check_globs(config.settings)
     began = time.monotonic()
-    before = find_previous(config, out)
-    builds = tuple(
-        build.model_copy(update={"notes": (*build.notes, *_odd(before, build))})
-        for build in _resolve_all(config.builds, config, console)
-    )
+    resolved = _resolve_all(config.builds, config, console)
+    before = find_previous(config, out, resolved, lambda text: console.print(text, markup=False, soft_wrap=True))
+    builds = tuple(build.model_copy(update={"notes": (*build.notes, *_odd(before, build))}) for build in resolved)
     for build in builds:
         for note in _odd(before, build):
             console.print(f"{build.label}: {note}", markup=False)

@@ -1,6 +1,6 @@
 """What a run tries: seeds, what failed last time, fresh cases, and the settings that cover most."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from d3bot.generate import EXPLORED, PER_CASE, drawn_settings, explored, fresh_c
 from d3bot.generate.coverage import pairs_of
 from d3bot.generate.mutate import mutants
 from d3bot.history.coverage import load_coverage
-from d3bot.history.folder import LoadedRun, latest_run, load_run
+from d3bot.history.folder import LoadedRun
+from d3bot.history.previous import latest_comparable, named
 from d3bot.spec import Build, Case, Framework, Pair, Setting, Trial, Verdict
 
 _ROUND = 12
@@ -36,14 +37,24 @@ class Before:
     loaded: LoadedRun
 
 
-def find_previous(config: Config, out: Path) -> Before | None:
-    """Return the previous run that the configuration names; SpecError if it names one that cannot be read."""
+def find_previous(config: Config, out: Path, builds: Sequence[Build], say: Callable[[str], None]) -> Before | None:
+    """Return the previous run that the configuration names; None if there is none that can be compared with.
+
+    Of the latest ones, what is passed over is said with its reason.  SpecError if a run is named that cannot be read or
+    is of other inputs.
+    """
     if not config.previous:
         return None
-    folder = latest_run(out.parent) if config.previous == "latest" else Path(config.previous)
-    if folder is None or folder.resolve() == out.resolve():
-        return None
-    return Before(folder, load_run(folder))
+    if config.previous != "latest":
+        folder = Path(config.previous)
+        if folder.resolve() == out.resolve():
+            return None
+        found = named(folder, builds)
+    else:
+        found = latest_comparable(out.parent, builds, without=out)
+        for text in found.passed_over:
+            say(f"not compared with {text}")
+    return Before(found.folder, found.loaded) if found.folder and found.loaded else None
 
 
 def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, seed: int) -> list[Trial]:

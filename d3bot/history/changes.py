@@ -6,8 +6,9 @@ opens and never closes anything.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from d3bot.spec import FAILING, Change, ChangeClass, Finding, Verdict
+from d3bot.spec import FAILING, Change, ChangeClass, Finding, Kind, Verdict
 
 ORDER: tuple[ChangeClass, ...] = (
     "regressed",
@@ -36,7 +37,27 @@ Names = Mapping[str, frozenset[str]]
 _NONE: Names = {}
 
 
-def classify(before: Verdict | None, after: Verdict | None, names: Names = _NONE) -> ChangeClass:
+class Judged(Protocol):
+    """What a comparison needs of a verdict."""
+
+    @property
+    def kind(self) -> Kind:
+        """How the trial ended."""
+
+    @property
+    def key(self) -> str:
+        """The key of its failure; empty for a pass."""
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """Other symptoms that the same trial showed."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether the library broke the rule."""
+
+
+def classify(before: Judged | None, after: Judged | None, names: Names = _NONE) -> ChangeClass:
     """Return the class of one trial across two runs; None where a run did not have it, ValueError if neither did."""
     if after is None:
         if before is None:
@@ -113,7 +134,7 @@ def unknown_since(changes: Iterable[Change]) -> list[Change]:
     return [change for change in changes if change.after in FAILING and change.change in ("indeterminate", "flaky")]
 
 
-def _same_failure(before: Verdict, after: Verdict, names: Names) -> bool:
+def _same_failure(before: Judged, after: Judged, names: Names) -> bool:
     old, new = before.key or before.kind, after.key or after.kind
     if old == new or new in before.also or old in after.also:
         return True

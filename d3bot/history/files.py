@@ -6,26 +6,39 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from d3bot.spec import SCHEMA, SpecError
 
 
-def read_capped(path: Path, cap: int) -> bytes:
-    """Return the content of a regular file of at most `cap` bytes; SpecError for anything else, a link included."""
+def open_capped(path: Path, cap: int) -> BinaryIO:
+    """Open a regular file of at most `cap` bytes for reading; SpecError for anything else, a link included."""
     try:
         # O_NONBLOCK: opening a pipe that somebody left in the folder must not wait for its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); check the path") from error
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise SpecError(f"{path}: is not a regular file; remove it")
-        content = file.read(cap + 1) if found.st_size <= cap else b""
-    if found.st_size > cap or len(content) > cap:
-        raise SpecError(f"{path}: larger than the {cap:,} bytes that d3bot reads; it was not written by d3bot")
+    file = os.fdopen(descriptor, "rb")
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= cap:
+        return file
+    file.close()
+    if not stat.S_ISREG(found.st_mode):
+        raise SpecError(f"{path}: is not a regular file; remove it")
+    raise _too_large(path, cap)
+
+
+def read_capped(path: Path, cap: int) -> bytes:
+    """Return the content of a regular file of at most `cap` bytes; SpecError for anything else, a link included."""
+    with open_capped(path, cap) as file:
+        content = file.read(cap + 1)
+    if len(content) > cap:  # it grew
+        raise _too_large(path, cap)
     return content
+
+
+def _too_large(path: Path, cap: int) -> SpecError:
+    return SpecError(f"{path}: larger than the {cap:,} bytes that d3bot reads; it was not written by d3bot")
 
 
 def read_text(path: Path, cap: int) -> str:

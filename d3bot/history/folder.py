@@ -4,9 +4,8 @@ import fcntl
 import io
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,7 +13,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from d3bot.history.changes import ORDER
-from d3bot.history.files import dump_json, parse_object, read_capped, read_object, write_atomic
+from d3bot.history.files import dump_json, open_capped, parse_object, read_object, write_atomic
 from d3bot.spec import SCHEMA, Change, Run, SpecError, Verdict, one_line
 
 RUN = "run.json"
@@ -22,7 +21,9 @@ VERDICTS = "verdicts.jsonl"
 CHANGES = "changes.json"
 
 RUN_CAP = 4 * 1024**2
-VERDICTS_CAP = 512 * 1024**2
+VERDICTS_CAP = 4 * 1024**3
+_LINE_CAP = 1024**2
+"""Bytes of one verdict, whose detail holds a few thousand characters."""
 CHANGES_CAP = 256 * 1024**2
 
 
@@ -63,14 +64,14 @@ class RunWriter:
     @classmethod
     def resume(cls, folder: Path) -> tuple[Self, LoadedRun]:
         """Reopen a run and return what it holds; a verdict cut off by a kill is dropped from the file as well."""
-        _load_header(folder)
+        load_header(folder)
         writer = cls(folder, _hold(folder))
         # Read under the lock only: another process may have gone on writing until a moment ago.
         loaded = load_run(folder)
-        content = read_capped(folder / VERDICTS, VERDICTS_CAP)
+        end = _end(folder / VERDICTS)
         if loaded.truncated:
-            writer._file.truncate(content.rfind(b"\n") + 1)
-        elif content and not content.endswith(b"\n"):
+            writer._file.truncate(end)
+        elif end < (folder / VERDICTS).stat().st_size:
             writer._write(b"\n")
         write_run(folder, loaded.run.model_copy(update={"complete": False}))
         return writer, loaded
@@ -116,39 +117,45 @@ def write_run(folder: Path, run: Run) -> None:
 
 def load_run(folder: Path) -> LoadedRun:
     """Read a run folder; SpecError if it is missing, garbled, too large or of a newer schema."""
-    run = _load_header(folder)
-    content = read_capped(folder / VERDICTS, VERDICTS_CAP)
+    run = load_header(folder)
     verdicts: dict[str, Verdict] = {}
-    lines = content.split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            verdict = _parse_verdict(line, f"{folder / VERDICTS}, line {number}")
-        except SpecError:
-            # Only a last line without its line end can come from a kill; any other was damaged by something else.
-            if number < len(lines):
-                raise
-            return LoadedRun(run, list(verdicts.values()), truncated=True)
+    reader = _Reader(folder)
+    for verdict in reader:
         verdicts[verdict.trial] = verdict
-    return LoadedRun(run, list(verdicts.values()), truncated=False)
+    return LoadedRun(run, list(verdicts.values()), reader.truncated)
 
 
-def latest_run(root: Path) -> Path | None:
-    """Return the newest complete run (by `started`) among the sub-folders of `root`; None if there is none.
+def read_verdicts(folder: Path) -> Iterator[Verdict]:
+    """Yield the verdicts of a run line by line, each validated; a last one that a kill cut off is left out.
 
-    What cannot be read is passed over: a search among old folders must not stop at a broken one.
+    SpecError if the file is missing, garbled, too large or of a newer schema.
     """
-    found: list[tuple[datetime, str, Path]] = []
-    for path in root.glob(f"*/{RUN}"):
-        try:
-            run = _load_header(path.parent)
-            started = datetime.fromisoformat(run.started)
-        except ValueError:
-            continue
-        if run.complete:
-            found.append((started if started.tzinfo else started.replace(tzinfo=UTC), path.parent.name, path.parent))
-    return max(found)[2] if found else None
+    yield from _Reader(folder)
+
+
+class _Reader:
+    """The lines of verdicts.jsonl; after them `truncated` says whether the last was cut off."""
+
+    def __init__(self, folder: Path):
+        self.truncated = False
+        self._path = folder / VERDICTS
+
+    def __iter__(self) -> Iterator[Verdict]:
+        with open_capped(self._path, VERDICTS_CAP) as file:
+            number = 0
+            while line := file.readline(_LINE_CAP):
+                number += 1
+                if line == b"\n":
+                    continue
+                try:
+                    verdict = _parse_verdict(line, f"{self._path}, line {number}")
+                except SpecError:
+                    # Only a last line without its line end can come from a kill; any other was damaged by something.
+                    if line.endswith(b"\n") or file.read(1):
+                        raise
+                    self.truncated = True
+                    return
+                yield verdict
 
 
 def write_changes(folder: Path, previous: str, changes: Sequence[Change]) -> None:
@@ -177,7 +184,8 @@ def load_changes(folder: Path) -> list[Change]:
         raise SpecError(f"{path}: {one_line(error)}; run `d3bot compare` again") from error
 
 
-def _load_header(folder: Path) -> Run:
+def load_header(folder: Path) -> Run:
+    """Read run.json; SpecError if there is none, or one that is garbled or of a newer schema."""
     if not folder.is_dir():
         raise SpecError(f"{folder}: is not a folder; give the folder that `d3bot run --out` wrote")
     if not os.path.lexists(folder / RUN):
@@ -191,11 +199,31 @@ def _load_header(folder: Path) -> Run:
 
 def _parse_verdict(line: bytes, where: str) -> Verdict:
     try:
+        verdict = Verdict.model_validate_json(line)
+        if verdict.schema_ <= SCHEMA and b'"schema"' in line:
+            return verdict
+    except ValidationError:
+        pass  # what is wrong with it, and whether it is a newer schema, is said below
+    try:
         return Verdict.model_validate(parse_object(line.decode(), where))
     except UnicodeDecodeError as error:
         raise SpecError(f"{where}: is not UTF-8 text; run again") from error
     except ValidationError as error:
         raise SpecError(f"{where}: {one_line(error)}; run again") from error
+
+
+def _end(path: Path) -> int:
+    """Return where the last whole line of a file ends, in bytes."""
+    with open_capped(path, VERDICTS_CAP) as file:
+        place = size = file.seek(0, os.SEEK_END)
+        while place > 0:
+            start = max(0, place - _LINE_CAP)
+            file.seek(start)
+            found = file.read(place - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            place = start
+    return 0 if size else size
 
 
 def _hold(folder: Path) -> io.BufferedWriter:

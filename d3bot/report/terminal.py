@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from d3bot.findings.markdown import line
 from d3bot.history.changes import unknown_since
 from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons, times
-from d3bot.spec import FAILING, Change, Finding, Kind, Run, Trial, Verdict
+from d3bot.spec import FAILING, Change, ChangeClass, Finding, Kind, Run, Trial, Verdict
 
 STYLES: dict[Kind, str] = {
     "pass": "green",
@@ -59,9 +59,8 @@ def print_summary(
     _print(console, line(top.text), "bold green" if top.good else "bold red")
 
 
-def print_changes(console: Console, changes: Sequence[Change]) -> None:
+def print_changes(console: Console, changes: Sequence[Change], counts: Mapping[ChangeClass, int]) -> None:
     """Print how many changes there are of each class, and each one that somebody should look at."""
-    counts = Counter(change.change for change in changes)
     _list_changes(console, changes, len(changes))
     _print(console, ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing to compare")
 

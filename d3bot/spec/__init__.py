@@ -2,7 +2,7 @@
 
 from d3bot.spec.base import SCHEMA, Scalar, SpecError, canonical_json, one_line, short_hash
 from d3bot.spec.bisection import Bisection, BisectStatus, Point
-from d3bot.spec.build import Build
+from d3bot.spec.build import Build, environment_class
 from d3bot.spec.case import (
     FRAMEWORKS,
     Case,
@@ -104,6 +104,7 @@ __all__ = [
     "Verdict",
     "canonical_json",
     "dump_seed",
+    "environment_class",
     "load_seed",
     "one_line",
     "parse_name",

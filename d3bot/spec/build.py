@@ -1,5 +1,6 @@
 """Build: one installed library and the interpreter that imports it."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import StringConstraints
@@ -49,3 +50,11 @@ class Build(Noun):
         companions = self.provenance.get("with", "")
         more = f" with {companions}" if companions else " + overlay" if self.overlay else ""
         return f"{self.name} {self.version}{commit}{more}"
+
+
+_CLASS = ("machine", "gpus", "device", "cuda")
+
+
+def environment_class(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of an environment that decides whether a failure can show there at all."""
+    return {name: environment[name] for name in _CLASS if environment.get(name)}

@@ -8,14 +8,13 @@ from d3bot.findings.lifecycle import (
     Record,
     closed,
     decide_close,
-    environment_class,
     newer,
     reminder_due,
     script_hash,
     seen_again,
 )
 from d3bot.findings.policy import Policy
-from d3bot.spec import Evidence
+from d3bot.spec import Evidence, environment_class
 from tests.findings.samples import BUILD, KEY, finding
 from tests.findings.test_lifecycle import NOW
 

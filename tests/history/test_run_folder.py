@@ -7,7 +7,7 @@ import pytest
 
 from d3bot.history.changes import compare
 from d3bot.history.files import write_atomic
-from d3bot.history.folder import RunWriter, latest_run, load_changes, load_run, write_changes, write_run
+from d3bot.history.folder import RunWriter, load_changes, load_run, write_changes
 from d3bot.spec import SpecError
 from tests.findings.samples import run, verdict
 
@@ -148,22 +148,6 @@ def test_a_garbled_run_is_refused_in_one_line(written, spoil, message):
 def test_a_missing_folder_is_refused_with_what_to_give(tmp_path):
     with pytest.raises(SpecError, match="d3bot run --out"):
         load_run(tmp_path / "nothing")
-
-
-def test_the_latest_run_is_the_newest_complete_one_that_can_be_read(tmp_path):
-    assert latest_run(tmp_path) is None
-    for name, started, complete in [
-        ("a", "2026-11-28T02:00:00Z", True),
-        ("b", "2026-11-29T03:00:00+02:00", True),
-        ("c", "2026-11-29T00:30:00", True),
-        ("d", "2026-11-30T02:00:00Z", False),
-        ("e", "yesterday", True),
-    ]:
-        (tmp_path / name).mkdir()
-        write_run(tmp_path / name, run(name, started=started, complete=complete))
-    (tmp_path / "f").mkdir()
-    (tmp_path / "f" / "run.json").write_text("{")
-    assert latest_run(tmp_path) == tmp_path / "b"
 
 
 def test_changes_are_written_by_class_and_read_back(tmp_path):

@@ -1,4 +1,5 @@
 import io
+from collections import Counter
 
 import pytest
 from rich.console import Console
@@ -52,7 +53,8 @@ def test_changes_alone_are_listed_in_full_and_counted():
     before = [verdict("pass", f"c{i}") for i in range(25)] + [verdict("no-data", "c90"), verdict("pass", "c91")]
     after = [verdict("hung", f"c{i}") for i in range(25)] + [verdict("hung", "c90"), verdict("pass", "c91")]
     screen = console()
-    print_changes(screen, compare(before, after))
+    changes = compare(before, after)
+    print_changes(screen, changes, Counter(change.change for change in changes))
     lines = printed(screen).splitlines()
     assert len([each for each in lines if each.startswith("regressed: torch fsdp2(world=2, shard_dim=1) c")]) == 25
     assert lines[25:] == [
