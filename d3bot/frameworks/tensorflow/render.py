@@ -42,6 +42,11 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     share = share_loss(case, rows, special["uneven"])
     keeps = "buffer" in view.roles
     buffers = bool(set(BATCH_NORMS) & case.ops()) and keeps and not special["copies"]
+    averages = case.ema > 0 and case.loop == "custom" and keeps
+    running = case.running_mean and keeps
+    state = (bool(set(BATCH_NORMS) & case.ops()) and keeps) or averages or running
+    rows_seen = special["sees_rows"] and "rows" in view.roles
+    after = state or rows_seen or bool(view.roles & {"param", "predict"})
     events = freeze_events(case)
     context = common_context(family, case, setting, ENV, docstring, view) | {
         "named_arguments": ("step, " if case.steps > 1 else "") + ("model, " if "param" in view.roles else ""),
@@ -63,8 +68,9 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "history": history(case, view),
         "optimizer": optimizer(case),
         "accumulating": accumulating(case),
-        "averages": case.ema > 0 and case.loop == "custom" and keeps,
-        "running": _running_shape(case, shapes) if case.running_mean and keeps else "",
+        "averages": averages,
+        "running": _running_shape(case, shapes) if running else "",
+        "bare": case.loop == "custom" and case.steps == case.accumulate == 1 and not after,
         "freezes": [
             f'if step == {step}: model.get_layer("{tie_root(case, name)}").trainable = {trains}'
             for step, name, trains in events

@@ -86,6 +86,27 @@ def test_both_sides_see_the_same_arrays_and_agree(one: Case, text: str, pool: Po
         assert np.abs(seen[name] - array).max() <= K * floor[name], name
 
 
+EXTRAS: list[tuple[Case, str]] = [
+    (case(l2=0.05, weights="sample", dtype="float32", batch=7), "mirrored(replicas=2)"),
+    (case(l2=0.05, loop="fit", loss="cross_entropy", weights="class"), "mirrored(replicas=2)"),
+    (case(loss="cross_entropy", ignored=3, reduction="sum", optimizer=Optimizer(lr=0.01)), "mirrored(replicas=3)"),
+    (case(ema=0.75, running_mean=True, freeze=(Freeze(layer="hidden", at=1),)), "mirrored(replicas=2)"),
+    (case(ema=0.75, running_mean=True, loss="cross_entropy"), "parameter_server(workers=1)"),
+    (
+        case(freeze=(Freeze(layer="hidden", until=1),), optimizer=Optimizer(name="adam", lr=0.01)),
+        "mirrored(replicas=2)",
+    ),
+    (case(accumulate=3, optimizer=Optimizer(lr=0.1, weight_decay=0.1, decay_rate=0.5)), "one_device"),
+    (case(loop="train_on_batch", batch=7, metrics=("r2",)), "mirrored(replicas=2)"),
+    (case(loop="fit", evaluate=True, metrics=("mae", "rmse"), weights="sample"), "mirrored(replicas=2)"),
+]
+
+
+@pytest.mark.parametrize(("one", "text"), EXTRAS, ids=lambda value: value if isinstance(value, str) else value.id)
+def test_what_else_a_case_does_agrees_too(one: Case, text: str, pool: Pool, tmp_path: Path) -> None:
+    test_both_sides_see_the_same_arrays_and_agree(one, text, pool, tmp_path)
+
+
 VIEWS: list[tuple[Case, str, tuple[Role, ...]]] = [
     (case(inputs=IMAGE, layers=PICTURE), "mirrored(replicas=2)", ("buffer",)),
     (case(inputs=IMAGE, layers=PICTURE), "parameter_server(workers=1)", ("loss", "buffer")),
@@ -94,6 +115,10 @@ VIEWS: list[tuple[Case, str, tuple[Role, ...]]] = [
     (case(), "mirrored(replicas=2)", ("grad",)),
     (case(), "multi_worker(workers=2)", ("rows",)),
     (case(), "mirrored(replicas=2)", ("predict",)),
+    (case(steps=1), "mirrored(replicas=2)", ("grad", "loss")),
+    (case(steps=1, batch=7), "mirrored(replicas=2)", ("loss",)),
+    (case(steps=1), "parameter_server(workers=1)", ("grad",)),
+    (case(steps=1, ema=0.5), "one_device", ("buffer",)),
 ]
 
 

@@ -57,6 +57,15 @@ def replica_obstacle(case: Case, replicas: int) -> str | None:
     return None
 
 
+EXTRAS_SOURCE = (
+    '"Scales the sum of the given regularization losses by number of replicas" '
+    '(tf.nn.scale_regularization_loss, 2.21); "MEAN: Take the arithmetic mean ("average") of the updates across '
+    'replicas" (tf.VariableAggregation, 2.21); "The shadow variables are initialized with the same initial values as '
+    'the trained variables"; "shadow_variable = decay * shadow_variable + (1 - decay) * variable" '
+    '(tf.train.ExponentialMovingAverage, 2.21); "train_on_batch: Runs a single gradient update on a single batch of '
+    'data" (keras.Model, 3.15)'
+)
+"""What the documents promise of penalties, of state that replicas update, and of the averages of weights."""
 NO_ACCUMULATION = (
     "the optimizer updates under a condition, which a strategy that merges replicas refuses (keras-team/keras#20582): "
     '"Such behaviors are not yet supported" (tf.distribute.ReplicaContext.merge_call, 2.21)'

@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, keeps_copies, replica_obstacle
+from d3bot.frameworks.tensorflow.settings.common import (
+    EXTRAS_SOURCE,
+    case_obstacle,
+    keeps_copies,
+    replica_obstacle,
+)
 from d3bot.spec import ArrayName, Case, Setting
 
 _OPS = {
@@ -55,7 +60,8 @@ FAMILY = Family(
         'in sync using an all-reduce algorithm" (tf.distribute.MirroredStrategy, 2.21); "global_clipnorm: If set, the '
         'gradient of all weights is clipped so that their global norm is no higher than this value"; "synchronized: '
         "If True, synchronizes the global batch statistics for the layer across all devices at each training step. If "
-        'False, each replica uses its own local batch statistics" (keras.optimizers, BatchNormalization, 3.15)',
+        'False, each replica uses its own local batch statistics" (keras.optimizers, BatchNormalization, 3.15); '
+        + EXTRAS_SOURCE,
         reference="fit: the same fit on one device. Custom loop: the whole batch in one process; with batch norm the "
         "replicas' rows one after the other, each with its own statistics, from which every copy of a moving "
         "statistic takes the mean over the replicas.",
@@ -64,6 +70,9 @@ FAMILY = Family(
             "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",
             "Batch norm with a batch that does not divide: which rows a replica gets is not documented.",
             "A batch with fewer rows than replicas.",
+            "fit with ignored rows and a mean: each replica divides by the rows that count among its own.",
+            "A running mean of a batch that does not divide; a dropout that drops, whose draws are not documented.",
+            "A custom loop that accumulates gradients: refused.",
             "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
         ),
     ),

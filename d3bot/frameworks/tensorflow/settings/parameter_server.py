@@ -42,7 +42,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "servers": servers,
         "partitioner": _PARTITIONERS[partitioner].format(servers=servers),
         "lookup": partitioner != "none" and "embedding" in case.ops(),
-    }
+    } | ({"bare": False} if partitioner != "none" else {})
 
 
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
