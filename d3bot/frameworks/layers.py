@@ -235,6 +235,13 @@ def infer_shapes(case: Case) -> dict[str, Shape]:
         if len(shape) > 3:
             raise SpecError(f"{where}: {layer.op} gives {shape}, more than three dimensions")
         shapes[layer.name] = shape
+    for cast in case.casts:
+        op = case.layer(cast.layer).op
+        if not KINDS[op].trainable or op == "batch_norm":
+            raise SpecError(f"casts: {cast.layer} is a {op}; only a layer of parameters and no statistics can be cast")
+    for name in case.recompute:
+        if not KINDS[case.layer(name).op].trainable:
+            raise SpecError(f"recompute: {name} is a {case.layer(name).op}; name layers with parameters")
     for skip in case.skips:
         source = case.layer(skip.layer).inputs[0]
         if shapes[source] != shapes[skip.layer]:

@@ -142,12 +142,15 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "accumulate": ("torch", "tensorflow"),
     "groups": ("torch",),
     "ema": ("tensorflow",),
-    "mixed": (),
-    "casts": (),
-    "recompute": (),
-    "reentrant": (),
+    "mixed": ("torch",),
+    "casts": ("torch",),
+    "recompute": ("torch",),
+    "reentrant": ("torch",),
     "skips": ("torch",),
-    "compiler": (),
+    "compiler = eager": ("torch",),
+    "compiler = aot_eager": ("torch",),
+    "compiler = inductor": (),
+    "compiler = xla": (),
     "slope": ("tensorflow",),
     "running_mean": ("tensorflow",),
 }
@@ -284,6 +287,7 @@ class Case(Noun):
         nested = {
             "freeze.until": any(item.until is not None for item in self.freeze),
             "clip.order": self.clip is not None and self.clip.order != "2",
+            f"compiler = {self.compiler}": self.compiler != "none",
             "class weights": self.weights == "class",
             "sample weights": self.weights == "sample",
         }

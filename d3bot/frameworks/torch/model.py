@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from d3bot.frameworks.code import data_flow
-from d3bot.frameworks.layers import Shape, consumers, infer_shapes
+from d3bot.frameworks.layers import KINDS, Shape, consumers, infer_shapes
 from d3bot.frameworks.torch.layers import call, constructor, module_form
 from d3bot.spec import Case, Layer
 
@@ -97,7 +97,8 @@ def _part(case: Case, layers: Sequence[Layer], inputs: list[str], name: str, sha
         if skip.at is not None and skip.layer in names - unused:
             skips.setdefault(skip.at, []).append(skip.layer)
     conditional = {layer for step in skips.values() for layer in step}
-    if is_chain and all(forms) and not names & unused and not conditional:
+    casts = {cast.layer: cast.dtype for cast in case.casts}
+    if is_chain and all(forms) and not names & (unused | conditional | set(casts)):
         expression = f"nn.Sequential({', '.join(form for form in forms if form)})"
         return Part("", expression, {layer.name: str(i) for i, layer in enumerate(layers)})
     lines = [f"class {name}(nn.Module):", "    def __init__(self):", "        super().__init__()"]
@@ -109,7 +110,11 @@ def _part(case: Case, layers: Sequence[Layer], inputs: list[str], name: str, sha
         lines.append("        self.skipped = []  # layers left out of forward")
 
     def written(layer: Layer, args: list[str]) -> str:
-        text = call(layer, args, shapes)
+        if layer.name in casts and not KINDS[layer.op].tokens:
+            text = call(layer, [f"{arg}.to(torch.{casts[layer.name]})" for arg in args], shapes)
+        else:
+            text = call(layer, args, shapes)
+        text += f".to(torch.{case.dtype})" if layer.name in casts else ""
         return f'({args[0]} if "{layer.name}" in self.skipped else {text})' if layer.name in conditional else text
 
     flow = data_flow(layers, consumers(case), written, unused)

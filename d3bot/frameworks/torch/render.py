@@ -1,6 +1,7 @@
 """A torch trial as one plain Python file."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from d3bot.frameworks.base import Script, View
 from d3bot.frameworks.code import tidy, unrolled
@@ -60,12 +61,18 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "outsider": False,
         "contexts": [],
         "measures": {},
+        "mixed": "" if case.mixed == "none" else case.mixed,
+        "scaler": 'torch.amp.GradScaler("cpu")' if case.mixed == "float16" else "",
+        "plain": f".to(torch.{case.dtype})" if any(cast.dtype == "bfloat16" for cast in case.casts) else "",
+        "recompute": [model.access(name) for name in case.recompute],
+        "compiler": "" if case.compiler == "none" else case.compiler,
         "backend": "gloo",
         "device": "cpu",
-        "trains": case.steps > 1 or bool(view.roles & {"param", "predict", "metric"}),
+        "trains": case.steps > 1 or case.mixed == "float16" or bool(view.roles & {"param", "predict", "metric"}),
         **special,
     }
     context["see"] = view.roles - special.get("unseen", frozenset())
+    context["mean_of_scaled"] = _divisor(context)
     half = tidy(_JINJA.get_template("half.py.j2").render(context)).strip("\n")
     text = tidy(_JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half))
     if case.steps == 1:
@@ -73,10 +80,17 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     return assemble(family, case, setting, ENV, "\n".join([*context["constants"], half]), text)
 
 
+def _divisor(context: Mapping[str, Any]) -> str:
+    """Return by what a lower-precision reference divides the sum of its parts' gradients."""
+    factors = [context["divisor"] or context["parts_name"]] if context["parts"] > 1 else []
+    return " * ".join(factors + ["scale"] * bool(context["scaler"]))
+
+
 def _touches(case: Case, model: ModelText) -> list[str]:
     """Lines of `build()` after the modules are made: weights tied, layers frozen from the start."""
     lines = [f"{model.access(tie.layer)}.weight = {model.access(tie.to)}.weight" for tie in case.tie]
     lines += [f"{model.access(item.layer)}.requires_grad_(False)" for item in case.freeze if item.at == 0]
+    lines += [f"{model.access(item.layer)}.to(torch.{item.dtype})" for item in case.casts]
     return lines
 
 

@@ -4,7 +4,7 @@ import pytest
 from torch_cases import case, chain, layer
 
 from d3bot.frameworks import obstacle, render
-from d3bot.spec import Case, Clip, Freeze, Group, Setting, Skip, SpecError, Tie
+from d3bot.spec import Case, Cast, Clip, Freeze, Group, Setting, Skip, SpecError, Tie
 
 DEEP = chain("linear", "tanh", "linear", "tanh", "linear")
 """Layers a, c and e are linear."""
@@ -180,3 +180,111 @@ def test_a_layer_that_is_left_out_is_in_no_pair_of_column_and_row() -> None:
     plan = text(with_(skips=(Skip(layer="c", at=1),)), "tp(world=2)").partition("plan = ")[2].partition("\n")[0]
     assert "ColwiseParallel()" not in plan
     assert "ColwiseParallel()" in text(with_(), "tp(world=2)")
+
+
+# Lower precision
+
+
+HALF = {"dtype": "float32", "mixed": "float16"}
+BRAIN = {"dtype": "float32", "mixed": "bfloat16"}
+
+
+def test_a_layer_of_another_type_computes_in_it() -> None:
+    found = text(with_(casts=(Cast(layer="c", dtype="bfloat16"),)), "fsdp2(world=2)")
+    assert "self.c(b.to(torch.bfloat16)).to(torch.float64)" in found
+    assert "model.c.to(torch.bfloat16)" in found
+    assert "p.grad.to(torch.float64).numpy().copy()" in found, "numpy has no bfloat16"
+
+
+def test_autocast_is_around_the_forward_pass_of_both_halves_and_the_mean_is_taken_last() -> None:
+    for half in halves(with_(**BRAIN), "ddp(world=2)"):
+        assert 'with torch.autocast("cpu", torch.bfloat16):' in half
+        assert "loss.backward()" in half
+        assert "scale" not in half
+    assert "p.grad /= WORLD\n" in halves(with_(**BRAIN), "ddp(world=2)")[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "scaler"),
+    [
+        ("ddp(world=2)", 'torch.amp.GradScaler("cpu")'),
+        ("fsdp1(world=2)", 'ShardedGradScaler(device="cpu")'),
+    ],
+)
+def test_loss_scaling_is_written_out_in_the_reference(setting: str, scaler: str) -> None:
+    reference, distributed = halves(with_(**HALF), setting)
+    assert "scaler" not in reference
+    assert "(loss * scale).backward()" in reference
+    assert "p.grad /= WORLD * scale\n" in reference
+    assert "scale /= 2" in reference
+    assert f"scaler = {scaler}" in distributed
+    assert "scaler.scale(loss).backward()" in distributed
+    assert "scaler.step(optimizer)" in distributed
+
+
+# What the distributed half alone does
+
+
+@pytest.mark.parametrize(
+    ("changes", "written"),
+    [
+        ({"recompute": ("c",)}, "layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)"),
+        ({"recompute": ("c", "e"), "reentrant": True}, "for layer in [model[2], model[4]]:"),
+        ({"compiler": "aot_eager"}, 'model.compile(backend="aot_eager")'),
+    ],
+)
+def test_the_reference_knows_nothing_of_it(changes: dict[str, object], written: str) -> None:
+    plain, special = with_(), with_(**changes)
+    assert halves(special, "fsdp2(world=2)")[0] == halves(plain, "fsdp2(world=2)")[0]
+    assert written in halves(special, "fsdp2(world=2)")[1]
+
+
+NORMED = case(layers=(layer("n", "batch_norm", "x"), layer("a", "linear", "n", units=2)), batch=8)
+
+
+@pytest.mark.parametrize(
+    ("one", "setting", "why"),
+    [
+        (with_(**BRAIN), "ddp(world=2)", ""),
+        (with_(**BRAIN), "ddp(world=3)", "may become other numbers"),
+        (with_(**BRAIN, steps=1), "ddp(world=3)", ""),
+        (with_(**BRAIN, clip=Clip(limit=1.0)), "fsdp2(world=2)", "may become other numbers"),
+        (with_(**BRAIN, accumulate=2), "ddp(world=2)", "rounded by itself"),
+        (with_(**BRAIN), "tp(world=2)", "rounded to the lower precision"),
+        (with_(**BRAIN), "pp(world=2)", "forward pass"),
+        (with_(**BRAIN), "ddp(world=2, comm_hook=fp16)", "rounded twice"),
+        (with_(casts=(Cast(layer="c", dtype="bfloat16"),)), "ddp(world=2)", ""),
+        (with_(casts=(Cast(layer="c", dtype="bfloat16"),)), "ddp(world=3)", "the order of a bfloat16 sum"),
+        (with_(casts=(Cast(layer="c", dtype="float32"),)), "ddp(world=3)", ""),
+        (with_(casts=(Cast(layer="c", dtype="float32"),)), "zero1(world=2)", "the same dense type"),
+        (with_(casts=(Cast(layer="c", dtype="float32"),)), "fsdp2(world=2, wrap=root)", "of one type"),
+        (
+            with_(casts=(Cast(layer="c", dtype="float32"),), freeze=(Freeze(layer="c"),)),
+            "fsdp2(world=2, wrap=root)",
+            "",
+        ),
+        (with_(casts=(Cast(layer="c", dtype="float32"),), clip=Clip(limit=1.0)), "tp(world=2)", "several types"),
+        (NORMED.model_copy(update={"recompute": ("n",)}), "fsdp2(world=2)", "its statistics twice"),
+        (with_(recompute=("a",), reentrant=True), "fsdp2(world=2)", "only where an input has one"),
+        (with_(recompute=("c",), reentrant=True), "fsdp2(world=2)", ""),
+        (with_(recompute=("c",), reentrant=True), "ddp(world=2)", "under static_graph"),
+        (with_(recompute=("c",), reentrant=True), "ddp(world=2, static_graph=true)", ""),
+        (with_(compiler="eager"), "pp(world=2)", "how a compiled module becomes a stage"),
+    ],
+)
+def test_what_can_be_compared_of_it(one: Case, setting: str, why: str) -> None:
+    found = obstacle(one, Setting.parse(setting))
+    assert bool(found) is bool(why)
+    assert why in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"casts": (Cast(layer="b", dtype="float32"),)}, "casts: b is a tanh"),
+        ({"recompute": ("b",)}, "recompute: b is a tanh"),
+    ],
+)
+def test_only_layers_with_parameters_are_cast_and_recomputed(changes: dict[str, object], why: str) -> None:
+    with pytest.raises(SpecError, match=why):
+        text(with_(**changes))

@@ -10,12 +10,17 @@ WORLD = Option("world", "number of ranks", low=1, high=8)
 NO_SYNC = Option("no_sync", "gradients of micro-batches before the last stay local", False, (False, True))
 
 EXACT = (
-    "2 ranks: to the last bit, except after clipping by norm and with micro-batches. Other world sizes: the noise "
-    "bound."
+    "2 ranks: to the last bit, except after clipping by norm, with micro-batches and under aot_eager. Other world "
+    "sizes: the noise bound."
 )
 MICRO_BATCHES = (
     "Micro-batches: rows that do not divide into them, batch norm, a mean over weighted or unignored targets.",
     "Every row of a rank ignored: the mean over nothing is NaN.",
+)
+PRECISION = (
+    "Lower precision: of micro-batches; after the first step on more than 2 ranks or after clipping by norm.",
+    "Layers of another type: under clipping by norm; in bfloat16, on more than 2 ranks (frozen, on 4 and 8 too).",
+    "Recomputing batch norm; reentrant checkpoints of attention and of layers whose input has no gradient.",
 )
 """What breaks data parallelism whatever wraps the model, for `Contract.breaks`."""
 
@@ -80,6 +85,52 @@ def ignored_obstacle(case: Case, parts: int) -> str | None:
     return None
 
 
+def precision_obstacle(case: Case, world: int) -> str | None:
+    """Return why lower precision leaves nothing to compare on so many ranks, or None.
+
+    What is computed on a shard is the same in both halves.  Sums over ranks are not, and what differs by one rounding
+    of the parameters' own type may become another number of the lower one.
+    """
+    by_norm = case.clip is not None and case.clip.kind == "norm"
+    if case.casts and by_norm:
+        return "a norm over parameters of several types is rounded to each of them"
+    low = [cast.layer for cast in case.casts if cast.dtype == "bfloat16"]
+    if low and world > 2 and not (set(low) <= always_frozen(case) and world in (4, 8)):
+        return "the order of a bfloat16 sum over more than 2 ranks is free"
+    if case.mixed == "none":
+        return None
+    if case.accumulate > 1:
+        return "each micro-batch is rounded by itself, which the whole batch is not"
+    if case.steps > 1 and (world > 2 or by_norm):
+        return "parameters that differ by one rounding after a step may become other numbers in lower precision"
+    return None
+
+
+def recompute_obstacle(case: Case) -> str | None:
+    """Return why recomputing these layers is not the same as keeping what they computed, or None."""
+    layers = {layer.name: layer for layer in case.layers}
+    chosen = [layers[name] for name in case.recompute]
+    if any(layer.op == "batch_norm" for layer in chosen):
+        return "a batch norm that is recomputed takes its statistics twice"
+    if not case.reentrant:
+        return None
+    if any(layer.op == "attention" for layer in chosen):
+        return "reentrant checkpointing takes no keyword arguments, and attention is called with one"
+    trained = {layer.name for layer in case.layers if KINDS[layer.op].trainable} - {item.layer for item in case.freeze}
+    reached: set[str] = set()  # layers whose output has a gradient without their own parameters
+    for layer in case.layers:
+        if any(source in trained | reached for source in layer.inputs):
+            reached.add(layer.name)
+    if not {layer.name for layer in chosen} <= reached:
+        return "reentrant checkpointing gives parameters a gradient only where an input has one"
+    return None
+
+
+def always_frozen(case: Case) -> set[str]:
+    """Return the layers that never train."""
+    return {item.layer for item in case.freeze if item.at == 0 and item.until is None}
+
+
 def data_parallel_obstacle(case: Case, setting: Setting) -> str | None:
     """Return why the mean over the ranks' shards is not defined for this trial, or None."""
     return shards_obstacle(case, world_of(setting))
@@ -87,7 +138,13 @@ def data_parallel_obstacle(case: Case, setting: Setting) -> str | None:
 
 def shards_obstacle(case: Case, shards: int) -> str | None:
     """Return why the mean over so many shards of the batch is not defined, or None."""
-    return few_rows(case, shards) or micro_batch_obstacle(case, shards) or ignored_obstacle(case, shards)
+    return (
+        few_rows(case, shards)
+        or micro_batch_obstacle(case, shards)
+        or ignored_obstacle(case, shards)
+        or precision_obstacle(case, shards)
+        or recompute_obstacle(case)
+    )
 
 
 def leaves_local(case: Case, setting: Setting) -> bool:
@@ -117,9 +174,9 @@ def exact_data_parallel(case: Case, setting: Setting, name: ArrayName) -> bool:
     At 2 ranks the sum of two halves has one order only, and halving is exact: measured bit-equal in 2,376 of 2,376
     comparisons.  A clipping norm sums its squares in another order than the written-out one, and what follows it
     inherits that.  At other world sizes only the first forward pass is the same computation; with micro-batches not
-    even that.
+    even that.  What a compiler makes of a formula may round elsewhere.
     """
-    if case.accumulate > 1:
+    if case.accumulate > 1 or case.compiler == "aot_eager":
         return False
     if name.step == 0 and name.role == "loss":
         return True

@@ -10,6 +10,7 @@ from d3bot.frameworks.torch.settings.common import (
     GROUP,
     MICRO_BATCHES,
     NO_SYNC,
+    PRECISION,
     WORLD,
     data_parallel,
     data_parallel_obstacle,
@@ -53,17 +54,19 @@ def obstacle(case: Case, setting: Setting) -> str | None:
     if not any_trainable(case):
         return "DDP refuses a module without a parameter that requires a gradient"
     return (
-        _skips(case, setting)
+        _graph_obstacle(case, setting)
         or data_parallel_obstacle(case, setting)
         or join_obstacle(case, setting)
         or _hook_obstacle(case, setting)
     )
 
 
-def _skips(case: Case, setting: Setting) -> str | None:
+def _graph_obstacle(case: Case, setting: Setting) -> str | None:
+    static = setting.get("static_graph") is True
+    if case.reentrant and not static:
+        return "DDP supports reentrant backwards under static_graph"
     if not case.skips:
         return None
-    static = setting.get("static_graph") is True
     if static and any(skip.at is not None for skip in case.skips):
         return "static_graph promises that the set of used parameters stays the same"
     if not static and setting.get("find_unused_parameters") is not True:
@@ -94,6 +97,8 @@ def _hook_obstacle(case: Case, setting: Setting) -> str | None:
         return "clipping by norm rounds in another order, and the last bit decides what compression makes of a gradient"
     if case.accumulate > 1:
         return "each micro-batch is compressed by itself, which the whole batch is not"
+    if case.casts or case.mixed != "none":
+        return "what compression makes of gradients in lower precision is rounded twice"
     if hook == "powersgd":
         return "PowerSGD compresses from the third step on at the earliest" if case.steps < 3 else None
     return "the order of a half-precision sum over more than 2 ranks is free" if world_of(setting) > 2 else None
@@ -190,7 +195,8 @@ FAMILY = Family(
         'processes"; "the gradient will be M times smaller when compared to the same model trained on a single node '
         'with batch=M*N if the loss is summed"; "find_unused_parameters: ... Parameters that don\'t receive gradients '
         'as part of this graph are preemptively marked as being ready to be reduced"; "static_graph: ... The set of '
-        'used and unused parameters will not change during the whole training loop" '
+        "used and unused parameters will not change during the whole training loop ... DDP will support cases that can "
+        'not be supported in the past: 1) Reentrant backwards." '
         '(torch.nn.parallel.DistributedDataParallel, 2.13); "Within this context, gradients will be accumulated on '
         'module variables, which will later be synchronized in the first forward-backward pass exiting the context" '
         '(no_sync, 2.13); "casts GradBucket tensor to half-precision '
@@ -207,10 +213,12 @@ FAMILY = Family(
             "A batch with fewer rows than ranks.",
             "Every layer frozen: DDP refuses a module without a parameter that requires a gradient.",
             "A layer left out of the forward pass without find_unused_parameters, or out of some with static_graph.",
+            "Reentrant checkpoints without static_graph.",
             *MICRO_BATCHES,
+            *PRECISION,
             "join: one rank or one step; batch norm; the effective world size under a communication hook.",
-            "Compressed gradients: after clipping by norm; of micro-batches; half precision on more than 2 ranks; "
-            "PowerSGD in fewer than 3 steps; bfloat16 without NCCL.",
+            "Compressed gradients: after clipping by norm; of micro-batches or lower precision; half precision on "
+            "more than 2 ranks; PowerSGD in fewer than 3 steps; bfloat16 without NCCL.",
         ),
         excluded={
             "late-freeze": "parameters must not change after DDP has wrapped them",

@@ -7,7 +7,7 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import filled_options
 from d3bot.frameworks.torch.model import model_text
-from d3bot.frameworks.torch.settings.common import WORLD, world_of
+from d3bot.frameworks.torch.settings.common import WORLD, micro_batch_obstacle, recompute_obstacle, world_of
 from d3bot.spec import ArrayName, Case, Setting
 
 _MATRICES = ("linear", "embedding")
@@ -50,7 +50,7 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
         return "class weights are a plain tensor in the loss, and DTensor requires all operands to be DTensors"
     if setting.get("inputs") == "shard0" and case.batch < world_of(setting):
         return f"a batch of {case.batch} leaves a rank of {world_of(setting)} without a row"
-    return None
+    return micro_batch_obstacle(case, 1) or recompute_obstacle(case)
 
 
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
@@ -97,6 +97,8 @@ FAMILY = Family(
             "Class weights in a loss of DTensors: they are a plain tensor.",
         ),
         excluded={
+            "mixed": "a contraction that is split over ranks is rounded to the lower precision in each part",
+            "cast": "a contraction that is split over ranks is rounded to the lower precision in each part",
             "lstm": "nn.LSTM makes plain tensors of its initial state, and DTensor requires all operands to be DTensors"
         },
     ),

@@ -9,6 +9,7 @@ from d3bot.frameworks.torch.settings.common import (
     EXACT,
     MICRO_BATCHES,
     NO_SYNC,
+    PRECISION,
     WORLD,
     data_parallel,
     data_parallel_obstacle,
@@ -29,6 +30,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
             "FSDP1 shows a frozen or unused parameter a zero gradient in a unit that trains: what can be read is not "
             "what trains"
         )
+    if case.casts and not layer_units(case, setting):
+        return "FSDP1 flattens the parameters of a unit into one, and they must be of one type"
     return data_parallel_obstacle(case, setting)
 
 
@@ -43,6 +46,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         ],
         "no_sync": "model.no_sync()" if leaves_local(case, setting) else "",
         "contexts": ["nullcontext"] * leaves_local(case, setting),
+        "scaler": 'ShardedGradScaler(device="cpu")' if case.mixed == "float16" else "",
         **data_parallel(case, "own"),
     }
 
@@ -79,7 +83,9 @@ FAMILY = Family(
             "A batch with fewer rows than ranks.",
             "Frozen or unused and trained parameters in one unit: gradients can be read in summon_full_params alone, "
             "which shows those as zero instead of none.",
+            "Parameters of several types in one unit.",
             *MICRO_BATCHES,
+            *PRECISION,
         ),
     ),
     world=world_of,

@@ -11,7 +11,9 @@ from d3bot.frameworks.torch.settings.common import (
     EXACT,
     MICRO_BATCHES,
     NO_SYNC,
+    PRECISION,
     WORLD,
+    always_frozen,
     data_parallel,
     data_parallel_obstacle,
     exact_data_parallel,
@@ -44,12 +46,23 @@ def _dim1(case: Case, setting: Setting) -> bool:
     return False
 
 
-def _obstacle(case: Case, setting: Setting) -> str | None:
+def obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why the promise of fully_shard does not hold for this trial, or None."""
     if setting.get("shard_dim") == 1 and not _dim1(case, setting):
         return "no parameter divides by the number of ranks on dim 1, and fully_shard requires that of it"
     if setting.get("reshard_after_forward") == 2 and world_of(setting) not in (4, 8):
         return "2 is no non-trivial divisor of the number of ranks, as resharding to a smaller world requires"
-    return data_parallel_obstacle(case, setting) or precision.obstacle(case, setting)
+    return data_parallel_obstacle(case, setting) or precision.obstacle(case, setting) or unit_obstacle(case, setting)
+
+
+def unit_obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why the types of this case do not fit into units, or None."""
+    trained = {cast.layer for cast in case.casts} - always_frozen(case)
+    if trained and not layer_units(case, setting):
+        return "fully_shard requires that the trained parameters of a unit are of one type"
+    if case.mixed != "none" and "attention" in case.ops() and layer_units(case, setting):
+        return "attention in a unit of its own adds in another order, which lower precision makes larger than any bound"
+    return None
 
 
 def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
@@ -125,13 +138,15 @@ FAMILY = Family(
             "A batch with fewer rows than ranks.",
             "Sharding on dim 1 where no parameter divides there by the number of ranks.",
             *precision.BREAKS,
+            "Trained parameters of several types in one unit; attention in a unit of its own in lower precision.",
             *MICRO_BATCHES,
+            *PRECISION,
         ),
     ),
     world=world_of,
     processes=world_of,
     parts=shards,
-    obstacle=_obstacle,
+    obstacle=obstacle,
     exact=exact,
     context=context,
     rounding=precision.rounding,

@@ -82,7 +82,10 @@ FAMILY = Family(
             "A batch with fewer rows than data-parallel ranks.",
             *tp.FAMILY.contract.breaks,
         ),
-        excluded=tp.FAMILY.contract.excluded,
+        excluded={
+            **tp.FAMILY.contract.excluded,
+            "cast": "fully_shard requires that the trained parameters of a unit are of one type",
+        },
     ),
     world=world_of,
     processes=world_of,

@@ -5,14 +5,14 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.settings import fsdp2, precision
-from d3bot.frameworks.torch.settings.common import MICRO_BATCHES, data_parallel_obstacle, shards, world_of
+from d3bot.frameworks.torch.settings.common import MICRO_BATCHES, PRECISION, data_parallel_obstacle, shards, world_of
 from d3bot.spec import Case, Setting
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
     if setting.get("reshard_after_forward") == 2 and FAMILY.value(setting, "shards") == 2:
         return "2 is no non-trivial divisor of the shard group's size, as resharding to a smaller world requires"
-    return data_parallel_obstacle(case, setting) or precision.obstacle(case, setting)
+    return data_parallel_obstacle(case, setting) or precision.obstacle(case, setting) or fsdp2.unit_obstacle(case, setting)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
@@ -42,7 +42,7 @@ FAMILY = Family(
         reference="As fsdp2's: the ranks' shards one after the other in one process, each loss divided by the world "
         "size; with batch norm every rank keeps its own buffers.",
         exact="The first losses, but for attention in a unit of its own. All else: the noise bound.",
-        breaks=("A batch with fewer rows than ranks.", *MICRO_BATCHES),
+        breaks=("A batch with fewer rows than ranks.", *MICRO_BATCHES, *PRECISION),
     ),
     world=world_of,
     processes=world_of,

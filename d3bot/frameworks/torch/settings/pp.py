@@ -9,7 +9,7 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import KINDS
 from d3bot.frameworks.torch.loss import loss_of
 from d3bot.frameworks.torch.model import pipeline_cuts
-from d3bot.frameworks.torch.settings.common import ignored_obstacle, world_of
+from d3bot.frameworks.torch.settings.common import ignored_obstacle, recompute_obstacle, world_of
 from d3bot.spec import ArrayName, Case, Setting
 
 
@@ -91,8 +91,10 @@ def obstacle(case: Case, setting: Setting) -> str | None:
         return f"no cut into {stages} stages, trained on every rank, at which one tensor crosses and no tie is split"
     if case.batch % count:
         return f"a batch of {case.batch} does not divide into {count} micro-batches"
-    if problem := ignored_obstacle(case, count):
+    if problem := ignored_obstacle(case, count) or recompute_obstacle(case):
         return problem
+    if case.casts and count & (count - 1):
+        return f"a mean over {count} micro-batches is rounded to each parameter's type"
     if case.clip and case.clip.kind == "norm":
         return "clip_grad_norm_ sees one rank's parameters; nothing in torch promises the norm over all stages"
     if "batch_norm" in case.ops() and case.batch // count < 2:
@@ -149,9 +151,14 @@ FAMILY = Family(
             "Interleaved schedules: micro-batches that do not divide into rounds.",
             "Every row of a micro-batch ignored: the mean over nothing is NaN.",
             "DualPipeV: fewer micro-batches than stages.",
+            "Layers of another type and a number of micro-batches that is no power of 2.",
             "A model without cuts at which one tensor crosses, or whose tied weights lie on both sides of every cut.",
         ),
-        excluded={"accumulate": "a schedule splits the batch itself, and scales all of .grad at the end of its step"},
+        excluded={
+            "accumulate": "a schedule splits the batch itself, and scales all of .grad at the end of its step",
+            "mixed": '"autocast should wrap only the forward pass(es) of your network": a schedule runs both passes',
+            "compiled": "nothing says how a compiled module becomes a stage",
+        },
     ),
     world=world_of,
     processes=world_of,

@@ -53,6 +53,9 @@ CONTRACT = replace(
     breaks=("A batch that does not divide into the copies' shards.", *pp.FAMILY.contract.breaks),
     excluded={
         **pp.FAMILY.contract.excluded,
+        "cast": "nothing says in which type the copies of a stage reduce parameters of several types",
+        "unused": "a stage's copies wait for the gradient of every parameter",
+        "conditional": "a stage's copies wait for the gradient of every parameter",
         "batch-norm": "whose statistics a copy's micro-batch starts from is not documented",
     },
 )
@@ -66,7 +69,11 @@ FAMILY = Family(
         CONTRACT,
         source=f'{CONTRACT.source}; "This container provides data parallelism by synchronizing gradients across each '
         'model replica" (torch.nn.parallel.DistributedDataParallel, 2.13)',
-        excluded={**CONTRACT.excluded, "late-freeze": "parameters must not change after DDP has wrapped them"},
+        excluded={
+            **CONTRACT.excluded,
+            "late-freeze": "parameters must not change after DDP has wrapped them",
+            "thaw": "parameters must not change after DDP has wrapped them",
+        },
     ),
     world=world_of,
     processes=world_of,

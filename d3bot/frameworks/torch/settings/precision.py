@@ -41,6 +41,9 @@ def rounding(case: Case, setting: Setting) -> float:
 
 def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why lower precision cannot be emulated for this trial, or None."""
+    given = any(setting.get(name, "none") != "none" for name in ("compute", "reduce"))
+    if given and (case.casts or case.mixed != "none"):
+        return "which of two lower types counts, the case's own or the policy's, is not documented"
     if not rounding(case, setting):
         return None
     if setting.get("compute", "none") != "none" and keeps_local_buffers(case):

@@ -6,12 +6,19 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import ACTIVATIONS, KINDS, consumers, infer_shapes
 from d3bot.frameworks.torch.model import model_text
-from d3bot.frameworks.torch.settings.common import WORLD, micro_batch_obstacle, world_of
+from d3bot.frameworks.torch.settings.common import (
+    WORLD,
+    micro_batch_obstacle,
+    precision_obstacle,
+    recompute_obstacle,
+    world_of,
+)
 from d3bot.spec import ArrayName, Case, Setting
 
 _COLUMN = "ColwiseParallel(output_layouts=Replicate())"
 _ROW = "RowwiseParallel(input_layouts=Replicate())"
 _NORM = "SequenceParallel()"
+_ROUNDS = "a contraction that is split over ranks is rounded to the lower precision in each part"
 
 
 def tensor_plan(case: Case, setting: Setting) -> dict[str, str]:
@@ -66,8 +73,12 @@ def obstacle(case: Case, setting: Setting) -> str | None:
         return "loss_parallel supports the cross-entropy loss, on class scores that a column-wise linear leaves sharded"
     if case.tie:
         return "parallelize_module makes a new parameter of each module's weight; nothing promises that a tie survives"
-    if case.accumulate > 1:
-        return micro_batch_obstacle(case, 1)
+    if problem := micro_batch_obstacle(case, 1) or recompute_obstacle(case):
+        return problem
+    if any(cast.dtype == "bfloat16" for cast in case.casts):
+        return _ROUNDS
+    if problem := precision_obstacle(case, 1):
+        return problem
     if case.clip and _mixed(case, {*plan, *sequence_norms(case, setting)}):
         return "clipping takes sharded and plain parameters in one call, and torch converts neither to the other"
     return None
@@ -122,7 +133,9 @@ FAMILY = Family(
             "Tied weights: each module's weight becomes a parameter of its own.",
             "Clipping over sharded and plain parameters together: plain tensors are not converted.",
             "A model without linear or embedding layers.",
+            "Layers in bfloat16.",
         ),
+        excluded={"mixed": _ROUNDS},
     ),
     world=world_of,
     processes=world_of,

@@ -57,8 +57,11 @@ FAMILY = Family(
         reference="As ddp's: the ranks' shards one after the other in one process, each loss divided by the world "
         "size, and one plain optimizer. A rank that has joined adds nothing.",
         exact=EXACT,
-        breaks=ddp.FAMILY.contract.breaks[:6],
-        excluded=ddp.FAMILY.contract.excluded,
+        breaks=ddp.FAMILY.contract.breaks[:10],
+        excluded={
+            **ddp.FAMILY.contract.excluded,
+            "cast": "ZeroRedundancyOptimizer only supports using the same dense type for all parameters",
+        },
     ),
     world=world_of,
     processes=processes_of,
