@@ -8,11 +8,26 @@ from d3bot.generate.cells import Taste
 from d3bot.generate.deal import Dealer
 from d3bot.generate.keras import with_extra
 from d3bot.generate.models import THEMES, draw_model
-from d3bot.generate.recipes import EXTRAS, QUIRKS, Extra, draw_batch, draw_clip, draw_groups, draw_optimizer, draw_steps
-from d3bot.spec import Case, Dtype, Framework, Freeze, Layer, Optimizer, Skip
+from d3bot.generate.recipes import (
+    EXTRAS,
+    LOW,
+    QUIRKS,
+    Extra,
+    draw_batch,
+    draw_clip,
+    draw_groups,
+    draw_optimizer,
+    draw_steps,
+)
+from d3bot.spec import Case, Cast, Clip, Dtype, Framework, Freeze, Layer, Optimizer, Skip
 
 _DTYPES: tuple[Dtype, ...] = ("float64", "float64", "float32")
 _LOSSES: tuple[Literal["mse", "cross_entropy"], ...] = ("mse", "cross_entropy")
+_MIXED: dict[Extra, Literal["bfloat16", "float16"]] = {
+    "bfloat16": "bfloat16",
+    "recompute-bfloat16": "bfloat16",
+    "float16": "float16",
+}
 _LOOPS: tuple[Literal["fit", "custom"], ...] = ("fit", "fit", "fit", "fit", "custom", "custom", "custom")
 _ODD = ("", "", "", "", "", "", "", "", "", "hidden", "output", "other")
 
@@ -25,7 +40,7 @@ def fresh_cases(framework: Framework, seed: int, count: int) -> list[Case]:
 def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
     quirk = dealer.deal("quirk", QUIRKS[framework])
     extra = dealer.deal("extra", EXTRAS[framework])
-    loss = dealer.deal("loss", _LOSSES)
+    loss, dtype = dealer.deal("loss", _LOSSES), dealer.deal("dtype", _DTYPES)
     model = draw_model(
         framework,
         dealer.deal("theme", THEMES),
@@ -51,18 +66,49 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         batch=draw_batch(dealer, even, batch_norm, accumulate),
         steps=steps,
         optimizer=_scaled(draw_optimizer(dealer), extra),
-        clip=draw_clip(dealer, framework),
-        freeze=_freeze(dealer, model.layers, quirk, steps),
+        clip=_clip(dealer, framework, extra),
+        freeze=_freeze(dealer, model.layers, "frozen" if extra == "cast" and not quirk else quirk, steps),
         reduction="sum" if extra == "sum" else "mean",
         ignored=dealer.chance("ignored").choice((1, 2)) if extra == "ignored" else 0,
         weights="class" if extra == "class-weights" else "none",
         accumulate=accumulate,
         groups=draw_groups(dealer, trainable, steps, extra == "late-group") if grouped else (),
         skips=_skips(dealer, model.spare, extra, steps),
-        dtype=dealer.deal("dtype", _DTYPES),
+        casts=_casts(dealer, model.layers, extra),
+        mixed=_MIXED.get(extra, "none"),
+        recompute=_recompute(dealer, model.layers, extra),
+        reentrant=extra == "reentrant",
+        dtype="float32" if extra in _MIXED else dtype,
         seed=dealer.chance("seed").randrange(1000),
     )
     return with_extra(case, dealer) if framework == "tensorflow" else case
+
+
+def _clip(dealer: Dealer, framework: Framework, extra: Extra) -> Clip | None:
+    clip = draw_clip(dealer, framework)
+    return None if clip and clip.kind == "norm" and extra in LOW else clip
+
+
+def _casts(dealer: Dealer, layers: Sequence[Layer], extra: Extra) -> tuple[Cast, ...]:
+    """Store one inner layer in another type."""
+    linear = [layer.name for layer in layers[:-1] if layer.op in ("linear", "conv2d", "embedding", "layer_norm")]
+    if extra != "cast" or not linear:
+        return ()
+    chance = dealer.chance("cast")
+    dtype: Literal["float32", "bfloat16"] = chance.choice(("bfloat16", "bfloat16", "float32"))
+    return (Cast(layer=chance.choice(linear), dtype=dtype),)
+
+
+def _recompute(dealer: Dealer, layers: Sequence[Layer], extra: Extra) -> tuple[str, ...]:
+    """Recompute some of the layers; the reentrant way the head alone, whose input has a gradient in any case."""
+    if extra == "reentrant":
+        return (layers[-1].name,)
+    if extra not in ("recompute", "recompute-bfloat16"):
+        return ()
+    able = [layer.name for layer in layers if KINDS[layer.op].trainable and layer.op != "batch_norm"]
+    chance = dealer.chance("recompute")
+    chosen = set(chance.sample(able, min(len(able), chance.choice((1, 2, 3)))))
+    return tuple(name for name in able if name in chosen)
 
 
 def _scaled(optimizer: Optimizer, extra: Extra) -> Optimizer:

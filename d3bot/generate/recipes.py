@@ -20,16 +20,35 @@ QUIRKS: dict[Framework, tuple[Quirk, ...]] = {
 }
 """What is unusual about a model's parameters."""
 
-Extra = Literal["", "accumulate", "groups", "late-group", "unused", "conditional", "sum", "class-weights", "ignored"]
+Extra = Literal[
+    "",
+    "accumulate",
+    "groups",
+    "late-group",
+    "unused",
+    "conditional",
+    "sum",
+    "class-weights",
+    "ignored",
+    "cast",
+    "bfloat16",
+    "float16",
+    "recompute",
+    "recompute-bfloat16",
+    "reentrant",
+]
 EXTRAS: dict[Framework, tuple[Extra, ...]] = {
-    "torch": ("",) * 4
-    + ("accumulate", "accumulate", "groups", "late-group", "unused", "conditional", "sum", "class-weights", "ignored"),
+    "torch": ("",) * 9
+    + ("accumulate", "accumulate", "groups", "late-group", "unused", "conditional", "sum", "class-weights", "ignored")
+    + ("cast", "bfloat16", "float16", "recompute", "recompute-bfloat16", "reentrant"),
     "tensorflow": ("",),
 }
 """What is unusual about the training: one thing a case, crossed by the decks' own orders with every quirk, optimizer,
 clipping and type."""
 LATE = ("late-freeze", "thaw", "late-group", "conditional")
 """Quirks and extras that need a second step."""
+LOW = ("cast", "bfloat16", "float16", "recompute-bfloat16")
+"""Extras in which the last bit of a norm decides too much for it to be clipped by."""
 
 
 def draw_optimizer(dealer: Dealer) -> Optimizer:

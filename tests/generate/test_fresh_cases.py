@@ -61,6 +61,7 @@ def test_two_dozen_cases_hold_every_kind_of_layer_and_recipe(framework: Framewor
     wanted |= {"uneven-batch", "uneven-micro-batch", "custom"}
     own = {
         "torch": {"thaw", "clip-l1", "accumulate", "groups", "late-group", "unused", "conditional", "sum-loss"}
+        | {"cast", "mixed-bfloat16", "mixed-float16", "recompute", "reentrant"}
         | {"class-weights", "ignored-rows"},
         "tensorflow": {"fit", "metrics"},
     }
@@ -91,7 +92,7 @@ def test_two_dozen_cases_hold_every_kind_of_layer_and_recipe(framework: Framewor
 def test_shares(framework: Framework) -> None:
     cases = SAMPLE[framework]
     assert share(cases, "float32") >= 0.3
-    assert 0.6 <= share(cases, "float64") <= 0.7
+    assert 0.5 <= share(cases, "float64") <= 0.7
     assert 0.08 <= share(cases, "odd-linear") <= 0.25
     assert 0.3 <= share(cases, "uneven-batch") <= 0.8
     assert 0.2 <= share(cases, "uneven-micro-batch") <= 0.6
@@ -129,4 +130,4 @@ def test_the_series_is_the_one_that_findings_were_made_from() -> None:
     Change the digest when the change is meant.
     """
     text = "\n".join(case.canonical() for framework in FRAMEWORKS for case in SAMPLE[framework])
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "c8a2aa73c40375a0"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "c02f57b8997cc9aa"

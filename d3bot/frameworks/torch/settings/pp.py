@@ -157,6 +157,7 @@ FAMILY = Family(
         excluded={
             "accumulate": "a schedule splits the batch itself, and scales all of .grad at the end of its step",
             "mixed": '"autocast should wrap only the forward pass(es) of your network": a schedule runs both passes',
+            "reentrant": "a stage goes backward by autograd.grad, with which reentrant checkpointing is incompatible",
             "compiled": "nothing says how a compiled module becomes a stage",
         },
     ),
