@@ -10,6 +10,7 @@ from d3bot.frameworks.torch.settings.common import (
     data_parallel,
     exact_data_parallel,
     keeps_local_buffers,
+    recompute_obstacle,
     world_of,
 )
 from d3bot.spec import ArrayName, Case, Setting
@@ -39,7 +40,7 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
             return "whose rows a rank's batch-norm statistics are of depends on the shuffle"
     if _each(case, setting) < (2 if keeps_local_buffers(case) else 1):
         return f"a data set of {case.batch} leaves too few rows for a rank of {world_of(setting)}"
-    return None
+    return recompute_obstacle(case)
 
 
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
@@ -99,6 +100,9 @@ FAMILY = Family(
             **ddp.FAMILY.contract.excluded,
             "accumulate": "the sampler hands out a batch as one, and micro-batches are the other families' matter",
             "ignored-rows": "which rank the ignored rows come to is the sampler's choice, and one may have no other",
+            "mixed": "a shuffle leaves it open which rows are rounded together",
+            "cast": "a shuffle leaves it open which rows are rounded together",
+            "reentrant": "DDP supports reentrant backwards under static_graph",
             "unused": "DDP waits for the gradient of every parameter unless it is told to look for unused ones",
             "conditional": "DDP waits for the gradient of every parameter unless it is told to look for unused ones",
         },
