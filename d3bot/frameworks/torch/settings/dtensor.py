@@ -10,6 +10,7 @@ from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import WORLD, micro_batch_obstacle, recompute_obstacle, world_of
 from d3bot.spec import ArrayName, Case, Setting
 
+_ROUNDS = "a contraction that is split over ranks is rounded to the lower precision in each part"
 _MATRICES = ("linear", "embedding")
 _TURNS = {"shard0": (0,), "shard1": (1,), "mixed": (0, 1, None), "replicate": (None,)}
 
@@ -97,9 +98,10 @@ FAMILY = Family(
             "Class weights in a loss of DTensors: they are a plain tensor.",
         ),
         excluded={
-            "mixed": "a contraction that is split over ranks is rounded to the lower precision in each part",
-            "cast": "a contraction that is split over ranks is rounded to the lower precision in each part",
-            "lstm": "nn.LSTM makes plain tensors of its initial state, and DTensor requires all operands to be DTensors"
+            "mixed": _ROUNDS,
+            "cast": _ROUNDS,
+            "lstm": "nn.LSTM makes plain tensors of its initial state, and DTensor requires all operands to be "
+            "DTensors",
         },
     ),
     world=world_of,
