@@ -181,7 +181,7 @@ def test_older_code_on_a_later_night_is_flagged(lab: Lab) -> None:
     assert "9.9.0.dev20261011" in result.notes[0]
 
 
-def test_i5_the_range_is_clipped_to_what_exists_and_says_so(lab: Lab) -> None:
+def test_i5_i6_the_range_is_clipped_to_what_exists_and_says_so(lab: Lab) -> None:
     lab.night(10)
     lab.night(11, FIRST)
     result = lab.bisect("2026-01-01", "2026-12-31", of=11)
