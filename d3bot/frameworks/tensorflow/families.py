@@ -1,8 +1,16 @@
 """The table of TensorFlow setting families: one module each in `settings/`."""
 
 from d3bot.frameworks.base import Family
-from d3bot.frameworks.tensorflow.settings import mirrored, multi_worker, one_device, parameter_server
+from d3bot.frameworks.tensorflow.settings import (
+    central_storage,
+    mirrored,
+    multi_worker,
+    one_device,
+    parameter_server,
+    restore,
+)
 
 FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY for module in (one_device, mirrored, multi_worker, parameter_server)
+    module.FAMILY.name: module.FAMILY
+    for module in (one_device, mirrored, central_storage, multi_worker, parameter_server, restore)
 }

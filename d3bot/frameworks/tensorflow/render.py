@@ -35,7 +35,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     """Return the script of a trial.  SpecError if the case does not fit the layer catalogue."""
     family = FAMILIES[setting.family]
     shapes = infer_shapes(case)
-    special = {"copies": False, "uneven": False, "sees_rows": False, "lookup": False} | dict(
+    special = {"copies": False, "uneven": False, "sees_rows": False, "lookup": False, "metric_mean": False} | dict(
         family.context(case, setting)
     )
     rows = rows_argument(case)

@@ -47,6 +47,27 @@ TABLE: list[tuple[str, Case, str, str]] = [
         "one server holds every variable whole",
     ),
     ("shards", case(), "parameter_server(workers=1, servers=2, partitioner=fixed)", ""),
+    ("a batch for every replica", case(), "mirrored(replicas=3, input=function)", ""),
+    ("unequal batches", case(batch=7), "mirrored(replicas=2, input=function)", "do not divide by 2 into batches"),
+    ("a replica without a batch", case(batch=7), "mirrored(replicas=2, input=tail)", ""),
+    ("the only replica without a batch", case(), "mirrored(replicas=1, input=tail)", "cannot be left without a batch"),
+    ("batch norm without a batch", case(layers=NORM), "mirrored(replicas=2, input=tail)", "rows on every replica"),
+    ("fit with batches of one's own", FIT, "mirrored(replicas=2, input=tail)", "fit divides the rows itself"),
+    ("fit on one device", FIT, "one_device", ""),
+    ("batch norm on one device", case(layers=NORM), "one_device", ""),
+    ("one copy of a statistic", case(layers=NORM), "central_storage(replicas=2)", "of which there is one copy"),
+    ("fit with central storage", FIT, "central_storage(replicas=3)", ""),
+    ("uneven fit with central storage", case(batch=7, loop="fit"), "central_storage(replicas=2)", "unequal shares"),
+    ("interrupted", case(), "restore(replicas=2, into=3)", ""),
+    ("interrupted fit", FIT, "restore(replicas=2)", "starts its metrics anew"),
+    ("one step", case(steps=1), "restore(replicas=2)", "cannot be interrupted"),
+    (
+        "fewer rows than replicas that go on",
+        case(batch=3),
+        "restore(replicas=2, into=4)",
+        "a replica of 4 without a row",
+    ),
+    ("interrupted batch norm", case(layers=NORM), "restore(replicas=2)", "a checkpoint holds one value of them"),
     ("frozen from the start", case(loop="fit", freeze=(Freeze(layer="hidden"),)), "mirrored(replicas=2)", ""),
     ("frozen later", case(freeze=(Freeze(layer="hidden", at=1),)), "mirrored(replicas=2)", ""),
     (
@@ -135,9 +156,11 @@ def test_the_standing_settings_are_canonical() -> None:
         "mirrored(replicas=2, ops=hierarchical)",
         "mirrored(replicas=3, ops=hierarchical)",
         "mirrored(replicas=2, ops=collective)",
+        "central_storage(replicas=2)",
         "multi_worker(workers=2)",
         "parameter_server(workers=1)",
         "parameter_server(workers=2)",
+        "restore(replicas=2, into=3)",
     ]
 
 
@@ -146,7 +169,7 @@ def test_the_standing_settings_are_canonical() -> None:
     [
         ("mirrored", "replicas must be given"),
         ("mirrored(replicas=9)", "from 1 to 8"),
-        ("mirrored(replicas=2, ops=nccl)", "one_device, hierarchical, collective"),
+        ("mirrored(replicas=2, ops=ring)", "one_device, hierarchical, collective, nccl"),
         ("multi_worker(workers=1)", "from 2 to 4"),
         ("multi_worker(workers=2, shard=rows)", "auto, data, off, file, function"),
         ("parameter_server(workers=1, servers=0)", "from 1 to 4"),

@@ -63,6 +63,13 @@ def test_settings_share_a_reference_unless_replicas_keep_statistics(
         ("multi_worker(workers=2, shard=off)", "np.split(array, WORKERS)[rank]"),
         ("multi_worker(workers=2, shard=function)", "strategy.distribute_datasets_from_function(own_rows)"),
         ("parameter_server(workers=1, servers=2, partitioner=min_size)", "MinSizePartitioner(64, max_shards=2)"),
+        ("mirrored(replicas=2, ops=nccl)", "tf.distribute.NcclAllReduce()"),
+        ("mirrored(replicas=2, input=function)", "strategy.distribute_datasets_from_function(batches)"),
+        ("mirrored(replicas=4, input=tail)", ".batch(4)  # the last replica gets no batch"),
+        ("one_device", 'tf.distribute.OneDeviceStrategy("CPU:0")'),
+        ("central_storage(replicas=2)", 'parameter_device="CPU:0"'),
+        ("restore(replicas=2, into=3)", "checkpoint.read(path).assert_consumed()"),
+        ("restore(replicas=2, by=values)", "v.assign(value)"),
         ("parameter_server(workers=2, servers=3)", 'JOBS = {"worker": 2, "ps": 3}'),
     ],
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
 from d3bot.frameworks.tensorflow.settings.common import (
     EXTRAS_SOURCE,
     case_obstacle,
@@ -16,7 +17,9 @@ _OPS = {
     "one_device": ", tf.distribute.ReductionToOneDevice()",
     "hierarchical": ", tf.distribute.HierarchicalCopyAllReduce()",
     "collective": "",
+    "nccl": ", tf.distribute.NcclAllReduce()",
 }
+_INPUTS = ("dataset", "function", "tail")
 
 
 def _replicas(setting: Setting) -> int:
@@ -28,15 +31,33 @@ def _uneven(case: Case, setting: Setting) -> bool:
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
+    given = _input(setting)
+    if given != "dataset":
+        if case.loop != "custom":
+            return f"{case.loop} divides the rows itself"
+        if given == "tail" and _replicas(setting) == 1:
+            return "one replica cannot be left without a batch while others have one"
+        if given == "tail" and (case.running_mean or set(BATCH_NORMS) & case.ops()):
+            return "means over the rows of a replica need rows on every replica"
+        if given == "function" and _uneven(case, setting):
+            return f"{case.batch} rows do not divide by {_replicas(setting)} into batches of one size for each replica"
     return replica_obstacle(case, _replicas(setting)) or case_obstacle(case)
 
 
+def _input(setting: Setting) -> str:
+    return str(FAMILY.value(setting, "input"))
+
+
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    given = _input(setting)
     return {
+        "input": given,
+        "rows_each": -(-case.batch // max(1, _replicas(setting) - 1)),
+        "sees_rows": given == "function",
         "cross_device_ops": _OPS[str(FAMILY.value(setting, "ops"))],
-        "uneven": _uneven(case, setting),
+        "uneven": _uneven(case, setting) or given == "tail",
         "copies": keeps_copies(case, _replicas(setting)),
-    }
+    } | ({"bare": False} if given != "dataset" else {})
 
 
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
@@ -50,6 +71,13 @@ FAMILY = Family(
     options=(
         Option("replicas", "number of replicas", high=8),
         Option("ops", "cross-device ops that reduce; collective is the library's default", "one_device", tuple(_OPS)),
+        Option(
+            "input",
+            "who divides the rows: the library (dataset), or distribute_datasets_from_function, with a batch for every "
+            "replica (function) or for all but the last (tail)",
+            "dataset",
+            _INPUTS,
+        ),
     ),
     contract=Contract(
         promise="The update is that of the whole batch's mean loss: each replica divides its losses by the global "
@@ -57,7 +85,10 @@ FAMILY = Family(
         source='"global_batch_size: Defaults to (size of first dimension of losses) * (number of replicas)"; "Returns: '
         'Scalar loss value, obtained by summing the per_example_loss and dividing by global_batch_size" '
         '(tf.nn.compute_average_loss, 2.21); "This will replicate the variables across all the replicas and keep them '
-        'in sync using an all-reduce algorithm" (tf.distribute.MirroredStrategy, 2.21); "global_clipnorm: If set, the '
+        'in sync using an all-reduce algorithm" (tf.distribute.MirroredStrategy, 2.21); '
+        '"`tf.distribute.Strategy.distribute_datasets_from_function` does not batch or shard the `tf.data.Dataset` '
+        'instance returned from the input function"; "every replica on that worker will dequeue one batch of inputs" '
+        '(tf.distribute.Strategy, 2.21); "global_clipnorm: If set, the '
         'gradient of all weights is clipped so that their global norm is no higher than this value"; "synchronized: '
         "If True, synchronizes the global batch statistics for the layer across all devices at each training step. If "
         'False, each replica uses its own local batch statistics" (keras.optimizers, BatchNormalization, 3.15); '
@@ -73,6 +104,7 @@ FAMILY = Family(
             "fit with ignored rows and a mean: each replica divides by the rows that count among its own.",
             "A running mean of a batch that does not divide; a dropout that drops, whose draws are not documented.",
             "A custom loop that accumulates gradients: refused.",
+            "Batches that the caller makes: under fit, with batch norm where a replica has none, or of unequal sizes.",
             "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
         ),
     ),
