@@ -199,7 +199,7 @@ def _hunt(harness: Harness, healthy: Healthy, trials: Sequence[Trial], workers: 
         count += 1
         d3 = d3 or (differs(judged) and healthy.passes(judged.trial))
         if not found and _detects(harness, healthy, judged):
-            verdict = judged.verdict
+            verdict = harness.explained(judged).verdict
             by = f"{verdict.seed or verdict.case} {verdict.setting}"
             seconds = time.monotonic() - began
             found.append(Column(True, seconds, count, verdict.key, by, verdict.reason, verdict.diagnosis))

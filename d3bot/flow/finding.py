@@ -174,7 +174,7 @@ def make_finding(harness: Harness, small: Smallest, group: Group, context: Conte
 
     Where a build is known to compare with, the script runs there as often: it must pass each time, or fail each time.
     """
-    judged = small.judged
+    judged = harness.explained(small.judged)
     script = context.run_dir / f".{small.names.key}.py"
     try:
         shown = write_narrowest(harness.build, judged, script)

@@ -13,7 +13,7 @@ from d3bot.engine.pool import Pool
 from d3bot.flow.format import format_files
 from d3bot.flow.keying import groups_of, symptom_key_of
 from d3bot.frameworks import Script, canonical_setting, family_of, obstacle, render
-from d3bot.judge import UNEXPLAINED, Clues, Difference, Judgement, is_rounding, judge
+from d3bot.judge import UNEXPLAINED, Clues, Difference, Judgement, beyond_rounding, is_rounding, judge
 from d3bot.spec import Build, Observation, Trial, Verdict
 
 NOISE: tuple[Literal["move", "order"], ...] = ("order", "order", "order", "move", "move")
@@ -83,11 +83,23 @@ class Harness:
         if distributed.ok and distributed.ranks:
             self._pace.add(self.build.framework, trial.setting.family, distributed.seconds)
         judgement = self._judge(trial, script, reference, distributed)
-        if judgement.pattern in UNEXPLAINED and judgement.kind == "diverged":
-            clues = self._clues(script, path, trial)
-            judgement = self._judge(trial, script, reference, distributed, clues)
         judged = self._judged(trial, self._arbitrated(trial, judgement), script, began)
         return replace(judged, reference=reference, distributed=distributed)
+
+    def explained(self, judged: Judged) -> Judged:
+        """Return the trial with a diagnosis for which the reference was run on each rank's rows alone, if it needs one.
+
+        Nothing but the diagnosis changes: kind, bound and key stay as they are.
+        """
+        judgement, script = judged.judgement, judged.script
+        if judgement.kind != "diverged" or judgement.pattern not in UNEXPLAINED or script is None:
+            return judged
+        if judged.reference is None or judged.distributed is None or not judged.verdict.failing:
+            return judged
+        clues = self._clues(script, self._path(judged.trial), judged.trial)
+        found = self._judge(judged.trial, script, judged.reference, judged.distributed, clues)
+        verdict = judged.verdict.model_copy(update={"reason": found.reason, "diagnosis": found.diagnosis})
+        return replace(judged, verdict=verdict, judgement=found)
 
     def _judge(
         self, trial: Trial, script: Script, reference: Observation, distributed: Observation, clues: Clues | None = None
@@ -160,6 +172,9 @@ class Harness:
         """Let float64 decide whether a float32 divergence beyond its noise bound is rounding (see judge.arbiter)."""
         wrong = [item for item in judgement.differences if item.wrong]
         if judgement.kind != "diverged" or trial.case.dtype != "float32" or not all(item.bound for item in wrong):
+            return judgement
+        linear = trial.case.optimizer.name == "sgd"
+        if any(beyond_rounding(item, linear) for item in wrong):
             return judgement
         double = self.run(trial.model_copy(update={"case": trial.case.model_copy(update={"dtype": "float64"})}))
         by_name: dict[str, Difference] = {item.name: item for item in double.judgement.differences}

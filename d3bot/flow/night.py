@@ -3,6 +3,7 @@
 import concurrent.futures
 import secrets
 import tempfile
+import threading
 import time
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
@@ -236,8 +237,13 @@ def _run_trials(
     progress: Progress,
     same_wrong: SameWrong,
 ) -> None:
-    """Run the trials on `workers` threads; each verdict is on disk as soon as its trial ends."""
+    """Run the trials on `workers` threads; each verdict is on disk as soon as its trial ends.
+
+    Of the failures under one key only the first is looked into with more runs of the reference.
+    """
     harness.prepare(trials)
+    explained: set[str] = set()
+    explaining = threading.Lock()
 
     def one(trial: Trial) -> Verdict:
         progress.running(trial)
@@ -245,6 +251,11 @@ def _run_trials(
         if judged.verdict.failing:
             judged = again(harness, judged)
             same_wrong.add(judged)
+            with explaining:
+                first = judged.verdict.key not in explained
+                explained.add(judged.verdict.key)
+            if first:
+                judged = harness.explained(judged)
         writer.append(judged.verdict)
         progress.finished(judged.verdict)
         return judged.verdict

@@ -60,7 +60,7 @@ def replay_trial(trials: Sequence[Trial], build_spec: str | None, config: Config
         Pool(build, script_env(framework), 1) as pool,
     ):
         harness = Harness(pool, Path(folder), Pace())
-        return [harness.run(trial).verdict for trial in trials]
+        return [harness.explained(harness.run(trial)).verdict for trial in trials]
 
 
 def as_script(trial: Trial) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from d3bot.judge import Difference, is_rounding
+from d3bot.judge import Difference, beyond_rounding, is_rounding
 from d3bot.judge.compare import Wrong
 from d3bot.spec import parse_name
 
@@ -38,3 +38,24 @@ def difference(error: float, scale: float = 1.0, wrong: Wrong = "", bound: float
 )
 def test_is_rounding(low: Difference, double: Difference | None, rounding: bool) -> None:
     assert is_rounding(low, double) == rounding
+
+
+@pytest.mark.parametrize(
+    ("name", "linear", "error", "beyond"),
+    [
+        ("step 0 grad w", False, 1e-5, True),
+        ("step 0 grad w", False, 1e-6, False),
+        ("step 0 loss 0", False, 1e-5, True),
+        ("step 1 loss 0", False, 1e-5, False),
+        ("step 1 loss 0", True, 1e-5, True),
+        ("param w", False, 1.0, False),
+        ("param w", True, 1.0, True),
+        ("param w", True, 6.4e-6, False),
+    ],
+)
+def test_what_float64_need_not_be_asked(name: str, linear: bool, error: float, beyond: bool) -> None:
+    low = Difference(name, parse_name(name), error, 1e-9, 1.0, "value")
+    assert beyond_rounding(low, linear) == beyond
+    if beyond:
+        within = Difference(name, parse_name(name), 1e-9 * 2**-29, 1e-9 * 2**-29, 1.0)
+        assert not is_rounding(low, within), "whatever float64 says within the bound that goes with its unit"
