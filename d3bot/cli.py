@@ -368,7 +368,7 @@ def noise(
 def speed(
     build: Builds = None,
     trials: Annotated[int, typer.Option(help="Trials a build by the engine.")] = 120,
-    scripts: Annotated[int, typer.Option(help="Trials of each family whose script is run by itself.")] = 2,
+    scripts: Annotated[int, typer.Option(min=1, help="Trials of each family whose script is run by itself.")] = 2,
     settings: SettingGlobs = None,
     seed: Seed = None,
     as_json: JsonFlag = False,

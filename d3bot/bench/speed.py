@@ -9,7 +9,7 @@ warm, in one process.
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -116,7 +116,6 @@ def _rows(build: Build, config: Config, trials: int, scripts: int, console: Cons
     settings = find_settings(framework, config.settings)
     cases = fresh_cases(framework, config.seed or 0, trials // PER_CASE[framework] + 1)
     planned = plan([], [], cases, settings, PER_CASE[framework])[:trials]
-    rows = []
     with (
         tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as folder,
         Pool(build, script_env(framework), 1) as pool,
@@ -124,24 +123,42 @@ def _rows(build: Build, config: Config, trials: int, scripts: int, console: Cons
         harness = Harness(pool, Path(folder) / "engine", Pace())
         harness.prepare(planned)
         Harness(pool, Path(folder) / "start", Pace()).run(planned[0])  # starts the engine
-        groups: dict[tuple[str, str], list[tuple[Judged, float]]] = {}
+        groups: dict[tuple[str, str], _Times] = {}
         for trial in planned:
             began = time.perf_counter()
             judged = harness.run(trial)
-            if judged.verdict.kind == "pass":
-                group = groups.setdefault((trial.setting.family, trial.case.loop), [])
-                group.append((judged, time.perf_counter() - began))
-        for (family, loop), group in sorted(groups.items()):
-            alone = [_alone(build, judged.trial, Path(folder)) for judged, _ in group[:scripts]]
-            floor = [_floor(pool, judged, Path(folder)) for judged, _ in group[: max(scripts, 3)]]
-            engine = fmean(seconds for _, seconds in group)
-            row = SpeedRow(build.label, family, loop, len(group), engine, len(alone), fmean(alone), fmean(floor))
-            text = (
-                f"{row.family} {row.loop}: {row.engine:.3f} s a trial, {row.script:.1f} s a script, {row.ratio:.0f} x"
-            )
-            console.print(text, markup=False)
-            rows.append(row)
-    return rows
+            seconds = time.perf_counter() - began
+            if judged.verdict.kind != "pass":
+                continue
+            times = groups.setdefault((trial.setting.family, trial.case.loop), _Times())
+            times.engine.append(seconds)
+            if len(times.script) < scripts:  # beside the engine's trials, so that other work on the machine slows both
+                times.script.append(_alone(build, trial, Path(folder)))
+                times.floor.append(_floor(pool, judged, Path(folder)))
+                engine, script = times.engine[-1], times.script[-1]
+                console.print(f"{trial.setting}: {engine:.3f} s, its script {script:.1f} s", markup=False)
+    return [
+        SpeedRow(
+            build.label,
+            family,
+            loop,
+            len(times.engine),
+            fmean(times.engine),
+            len(times.script),
+            fmean(times.script),
+            fmean(times.floor),
+        )
+        for (family, loop), times in sorted(groups.items())
+    ]
+
+
+@dataclass
+class _Times:
+    """Seconds of one family's trials."""
+
+    engine: list[float] = field(default_factory=list)
+    script: list[float] = field(default_factory=list)
+    floor: list[float] = field(default_factory=list)
 
 
 def _alone(build: Build, trial: Trial, folder: Path) -> float:
