@@ -47,6 +47,7 @@ from d3bot.flow.pages import render_site
 from d3bot.flow.reference import write_pages
 from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial
 from d3bot.flow.resume import told_before
+from d3bot.flow.shrinking import shrink_trial
 from d3bot.github.actions import group
 from d3bot.history.changes import NEWS, other_names
 from d3bot.history.compared import compare_folders
@@ -216,6 +217,35 @@ def script(
 ) -> None:
     """Print the plain Python file that a trial is."""
     print(as_script(load_trial(source, setting)[0]), end="")
+
+
+@app.command()
+def shrink(
+    source: Annotated[str, typer.Argument(metavar="RUN:TRIAL", help="A run folder and a trial's id, or CASE SETTING.")],
+    out: Annotated[Path, typer.Option(help="Folder for case.toml and repro.py.")] = Path("smallest"),
+    build: Annotated[str | None, typer.Option("--build", "-b", help="Build spec (default: that of the run).")] = None,
+    seconds: Annotated[float, typer.Option(help="Time to take things away for.")] = 120.0,
+    workers: Workers = None,
+    config: ConfigFile = None,
+) -> None:
+    """Make a failing trial of a run smaller; what is interrupted leaves the smallest so far and goes on from there."""
+    run_dir, _, trial = source.rpartition(":")
+    if not run_dir or not trial:
+        raise SpecError(f"shrink {source}: write RUN:TRIAL, a run folder and a trial of its verdicts.jsonl")
+    count = workers or max(1, len(os.sched_getaffinity(0)))
+    try:
+        result = shrink_trial(Path(run_dir), trial, out, build or "", load_config(config), count, seconds)
+    except KeyboardInterrupt:
+        _say(f"stopped; the smallest trial so far is in {out}. Give the same command to go on")
+        raise typer.Exit(3) from None
+    done = "nothing smaller fails" if result.finished else "the time is over"
+    for text in (
+        f"{result.setting}: {result.reason}",
+        f"{result.tried} smaller trials tried, {done}; {result.key}",
+        *(f"fails differently on the way, not taken: {key}" for key in result.others),
+        f"{result.folder / 'case.toml'} {result.folder / 'repro.py'}",
+    ):
+        out_console.print(text, markup=False, soft_wrap=True)
 
 
 @app.command()
