@@ -20,7 +20,7 @@ from d3bot.flow.harness import Harness, Judged
 from d3bot.flow.keying import Names, names_of, symptom_of, words
 from d3bot.flow.replay import UNMEASURED
 from d3bot.frameworks import View, family_of, render
-from d3bot.frameworks.tight import tightened
+from d3bot.frameworks.tight import Table, tightened
 from d3bot.history.files import write_atomic
 from d3bot.history.finding_folder import FindingFolder, write_finding
 from d3bot.judge import Difference
@@ -217,14 +217,15 @@ def write_narrowest(build: Build, judged: Judged, path: Path) -> ScriptRun:
 
 def narrowed(build: Build, judged: Judged) -> Iterator[str]:
     """Yield the scripts to try, the shortest first; the last observes everything and is written as it is run."""
-    paired = not any(item.wrong in ("missing", "unexpected") for item in judged.judgement.differences)
+    odd = {item.wrong for item in judged.judgement.differences} & {"missing", "unexpected", "shape"}
+    table: Table = "paired" if not odd else "shapes" if odd == {"shape"} else "any"
     for view in views(judged):
         text = finding_script(build, judged, view)
         with tempfile.TemporaryDirectory(prefix="d3bot-script-") as folder:
             path = Path(folder) / "repro.py"
             path.write_text(text)
             format_files([path])
-            short = tightened(path.read_text(), paired)
+            short = tightened(path.read_text(), table)
         if view.roles != ALL_ROLES:
             yield short
         yield text

@@ -6,8 +6,11 @@ templates write; where its lines are not there, it changes nothing.
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
 WIDTH = 120
+
+Table = Literal["paired", "shapes", "any"]
 
 _HEAD = re.compile(r"def \w+\(.*\):")
 _EACH = re.compile(
@@ -43,24 +46,33 @@ _TABLE = """\
         wrong |= bad
         print(f"{{name:32}} max|difference| {{np.max(errors or [np.nan]):.3g}}{{'   <-- WRONG' * bad}}")
 """
-_SHORT_TABLE = """\
+_TABLES = {
+    "paired": """\
     wrong = False
     for name, expected in reference().items():
         error = np.max([np.abs(rank[name] - expected).max() for rank in ranks if name in rank])
         wrong |= (bad := not error <= {bound})
         print(f"{{name:32}} max|difference| {{error:.3g}}{{'   <-- WRONG' * bad}}")
-"""
+""",
+    "shapes": """\
+    wrong = False
+    for name, expected in reference().items():
+        shapes = {{rank[name].shape for rank in ranks if name in rank}}
+        wrong |= (bad := shapes != {{expected.shape}})
+        print(f"{{name:32}} {{shapes}}, expected {{expected.shape}}{{'   <-- WRONG' * bad}}")
+""",
+}
 
 
-def tightened(text: str, paired: bool = True) -> str:
+def tightened(text: str, table: Table = "paired") -> str:
     """Return a formatted script in fewer lines that does the same.
 
-    `paired` says that every array is there on both sides: then the table of differences needs no care for others, and
-    stops with an error where one is missing.
+    `table` says what the table of differences must care for: nothing where every array is there on both sides, arrays
+    of another shape, or any that one side lacks.
     """
     blocks = re.split(r"(?<=\n)\n\n(?=\S)", text)
     freezes = "requires_grad_(" in text
-    blocks = _without_loss([_function(block, freezes, paired) if _HEAD.match(block) else block for block in blocks])
+    blocks = _without_loss([_function(block, freezes, table) if _HEAD.match(block) else block for block in blocks])
     short = "\n\n".join(blocks)
     if len(re.findall(r"\bF\.", short)) < 3 and "from torch import nn\n" in short:
         plain = re.sub(r"\bF\.", "nn.functional.", short.replace("import torch.nn.functional as F\n", ""))
@@ -95,12 +107,12 @@ def _without_loss(blocks: list[str]) -> list[str]:
     return [block for block in short if not _LOSS_OF.match(block)] if left == 1 else blocks
 
 
-def _function(body: str, freezes: bool, paired: bool) -> str:
+def _function(body: str, freezes: bool, table: Table) -> str:
     body = re.sub(r"\n\n+(?= )", "\n", body)
     if not freezes:  # every parameter has a gradient
         body = _EACH.sub(_gathered, body)
-    for bound in ("BOUND", "BOUNDS.get(name, 0)") if paired else ():
-        body = body.replace(_TABLE.format(bound=bound), _SHORT_TABLE.format(bound=bound))
+    for bound in ("BOUND", "BOUNDS.get(name, 0)"):
+        body = body.replace(_TABLE.format(bound=bound), _TABLES.get(table, _TABLE).format(bound=bound))
     for rule in (_loss, _parts, _returned, _seen, _data):
         body = rule(body)
     return body

@@ -114,3 +114,13 @@ def test_whatever_is_rendered_stays_a_script_with_its_functions(framework: Frame
             assert len(short.splitlines()) <= len(text.splitlines())
             assert too_long(short) <= too_long(text)
             assert tightened(short) == short
+
+
+def test_arrays_of_another_shape_are_told_not_subtracted() -> None:
+    """K1: a script that stops at the first such array proves nothing."""
+    setting = Setting.parse("fsdp2(world=2)")
+    case = next(case for case in fresh_cases("torch", 3, 12) if obstacle(case, setting) is None)
+    text = render(case, setting, "A script.", View(frozenset(("grad",)))).text
+    assert "shapes != {expected.shape}" in tightened(text, "shapes")
+    assert "rank[name] - " not in tightened(text, "shapes")
+    assert "np.nan" in tightened(text, "any")
