@@ -19,6 +19,8 @@ Fields = dict[str, Any]
 """Fields of a case to replace."""
 
 _SIZES = ("units", "channels", "dim")
+_LAYERED = ("freeze", "tie", "casts", "skips", "recompute", "groups")
+"""Fields that say something of single layers."""
 _RANKS = frozenset({"world", "replicas", "workers"})
 _PLAINER = {"hsdp": "fsdp2", "zero1": "ddp", "multi_worker": "mirrored"}
 """Families that do what another one does, and more."""
@@ -46,13 +48,18 @@ def _valid(case: Case, setting: Setting, changes: Iterator[Fields]) -> Iterator[
 
 
 def _leaps(case: Case, setting: Setting) -> Iterator[Candidate]:
-    """Yield the plainest model there is, and each layer with parameters alone; first with the plainest training."""
-    recipe = _plain_recipe(case)
+    """Yield the plainest models there are, the plainest training, and each layer with parameters alone.
+
+    What most bugs need comes first: any model at all, or any training, or one that says something of single layers.
+    """
     width = 2 * _world(case, setting)
-    models = [*_plain_models(case, width), *_single_layers(case, width)]
-    small = [model for model in models if len(model["layers"]) < len(case.layers)]
-    changes = [model | recipe for model in small] + small
-    yield from _valid(case, setting, iter([*changes, recipe]))
+    plain, recipe = list(_plain_models(case, width)), _plain_recipe(case)
+    named = {name: value for name, value in recipe.items() if name not in (*_LAYERED, "steps")}
+    single = list(_single_layers(case, width))
+    changes = [model | recipe for model in plain] + [recipe] + [model | named for model in plain] + plain
+    changes += [model | recipe for model in single] + single + [named]
+    small = (each for each in changes if len(each.get("layers", ())) < len(case.layers))
+    yield from _valid(case, setting, small)
 
 
 def _settings(case: Case, setting: Setting) -> Iterator[Candidate]:
