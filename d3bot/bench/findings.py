@@ -14,7 +14,7 @@ from rich.console import Console
 
 from d3bot.bench.recall import Healthy, chosen_faults, stock_builds
 from d3bot.bench.trials import run_each
-from d3bot.builds import Fault, make_overlay, resolve
+from d3bot.builds import Fault, make_overlay
 from d3bot.config import Config
 from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
@@ -23,6 +23,7 @@ from d3bot.flow.confirm import again
 from d3bot.flow.finding import Context
 from d3bot.flow.harness import Harness
 from d3bot.flow.look import look_into
+from d3bot.flow.resolved import resolved
 from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import find_settings, script_env
 from d3bot.generate import PER_CASE, fresh_cases, plan
@@ -116,7 +117,7 @@ def _row(fault: Fault, stock: Build, healthy: Healthy, config: Config, cap: floa
     ends = time.monotonic() + cap
     with tempfile.TemporaryDirectory(prefix="d3bot-fault-") as temporary:
         overlay = make_overlay(fault.patch, Path(stock.python), Path(temporary) / "overlay")
-        faulty = resolve(f"overlay:{overlay}+python:{stock.python}", config.cache)
+        faulty = resolved(f"overlay:{overlay}+python:{stock.python}", config)
         out = (keep or Path(temporary)) / fault.id
         out.mkdir(parents=True, exist_ok=True)
         with Pool(faulty, script_env(framework), config.workers) as pool:
