@@ -106,11 +106,19 @@ def test_only_looped_bfs_adds_in_another_order(schedule: str, name: str, exact: 
         ("pp_ddp(world=4)", "(loss / PARTS).backward()"),
         ("pp_fsdp2(world=4)", 'fully_shard(model[rank], mesh=mesh["data"])'),
         ("pp_fsdp2(world=4)", "p.grad.full_tensor().numpy()"),
+        ("pp_fsdp2(world=4)", 'for layer in model[rank].children(): fully_shard(layer, mesh=mesh["data"])'),
     ],
 )
 def test_more_ranks_and_copies(setting: str, written: str) -> None:
     one = chain(*("linear",) * 7).model_copy(update={"batch": 16})
     assert written in " ".join(render(one, Setting.parse(setting), "doc").text.split())
+
+
+def test_a_stage_may_be_one_unit() -> None:
+    assert (
+        "children()"
+        not in render(DEEP.model_copy(update={"batch": 16}), Setting.parse("pp_fsdp2(world=4, wrap=root)"), "doc").text
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ _COPIES = 2
 
 def pipeline(setting: Setting) -> Setting:
     """Return the setting of one copy's pipeline."""
-    kept = tuple((name, value) for name, value in setting.options if name != "world")
+    kept = tuple((name, value) for name, value in setting.options if name in ("schedule", "microbatches"))
     return Setting(family="pp", options=(("world", world_of(setting) // _COPIES), *kept))
 
 
@@ -35,6 +35,7 @@ def context(case: Case, setting: Setting, copies: str) -> Mapping[str, Any]:
     return {
         **pp.context(case, pipeline(setting)),
         "copies": copies,
+        "layers_apart": False,
         "parts_name": "PARTS",
         "part_comment": "the copies' micro-batches, one after the other",
         "predict": False,

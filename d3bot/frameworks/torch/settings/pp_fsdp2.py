@@ -1,15 +1,24 @@
 """A pipeline whose stages are sharded: `fully_shard` in each, over a mesh of shards and stages."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from d3bot.frameworks.base import Family
-from d3bot.frameworks.torch.settings import pp_ddp
+from d3bot.frameworks.torch.settings import fsdp2, pp_ddp
+from d3bot.frameworks.torch.settings.common import layer_units
+from d3bot.spec import Case, Setting
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    return {**pp_ddp.context(case, setting, "fsdp2"), "layers_apart": bool(layer_units(case, setting))}
+
 
 FAMILY = Family(
     framework="torch",
     name="pp_fsdp2",
     summary="copies of a pipeline: fully_shard in every stage",
-    options=pp_ddp.OPTIONS,
+    options=(*pp_ddp.OPTIONS, *(option for option in fsdp2.FAMILY.options if option.name == "wrap")),
     contract=replace(
         pp_ddp.CONTRACT,
         source=f'{pp_ddp.CONTRACT.source}; "fully_shard: Apply fully sharded data parallelism (FSDP) to module, where '
@@ -21,7 +30,7 @@ FAMILY = Family(
     parts=pp_ddp.FAMILY.parts,
     obstacle=pp_ddp.obstacle,
     exact=pp_ddp.exact,
-    context=lambda case, setting: pp_ddp.context(case, setting, "fsdp2"),
+    context=_context,
     standing=(),
     cost=1.8,
 )
