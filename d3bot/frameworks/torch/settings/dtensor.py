@@ -102,6 +102,7 @@ FAMILY = Family(
             "cast": _ROUNDS,
             "lstm": "nn.LSTM makes plain tensors of its initial state, and DTensor requires all operands to be "
             "DTensors",
+            "attention": "the backward of the CPU's attention has no sharding strategy, as DTensor says",
         },
     ),
     world=world_of,
