@@ -26,7 +26,9 @@ _PARTS = re.compile(r"^(?P<pad> *)parts = (?P<parts>.+)\n(?P=pad)for part in par
 _RETURNED = re.compile(r"^    model = (?P<model>.+)\n    return model$", re.MULTILINE)
 _UPDATED = re.compile(r"^    seen \|= (?P<seen>\{.+\})\n    return seen$", re.MULTILINE)
 _STORED = re.compile(r"^    seen\[(?P<key>f?\"[^\"\n]*\")\] = (?P<value>.+)\n    return seen$", re.MULTILINE)
-_EMPTY = re.compile(r"^    model, seen = build\(\), \{\}$", re.MULTILINE)
+_EMPTY = re.compile(r"^(?P<pad> +)model, seen = build\(\), \{\}$", re.MULTILINE)
+_FIT = re.compile(r"^(?P<pad> +)fit = (?P<fit>model\.fit\(.+\))\n(?P=pad)seen \|= named\(.+NAMES\}\)$", re.MULTILINE)
+"""A history of which nothing is looked at."""
 
 _LOSS_OF = re.compile(r"def loss_of\(model, (?P<rows>[\w, ]+)\):\n    return (?P<loss>.+)\n$")
 _CALL = re.compile(
@@ -45,6 +47,19 @@ _TABLE = """\
         bad = not np.max(errors or [np.nan]) <= {bound}
         wrong |= bad
         print(f"{{name:32}} max|difference| {{np.max(errors or [np.nan]):.3g}}{{'   <-- WRONG' * bad}}")
+"""
+_ONE_TABLE = """\
+    seen, expected, wrong = distributed(), reference(), False
+    for name in dict.fromkeys([*expected, *seen]):
+        error = np.abs(seen.get(name, np.nan) - expected.get(name, np.nan)).max(initial=0)  # nan: one side lacks it
+        bad = not error <= {bound}
+        wrong |= bad
+"""
+_SHORT_TABLE = """\
+    seen, wrong = distributed(), False
+    for name, expected in reference().items():
+        error = np.abs(seen[name] - expected).max()
+        wrong |= (bad := not error <= {bound})
 """
 _TABLES = {
     "paired": """\
@@ -71,6 +86,9 @@ def tightened(text: str, table: Table = "paired") -> str:
     of another shape, or any that one side lacks.
     """
     blocks = re.split(r"(?<=\n)\n\n(?=\S)", text)
+    if "NAMES = {}\n" in blocks and "STEPS" not in text:
+        blocks = [_FIT.sub(r"\g<pad>\g<fit>", block) for block in blocks]
+        blocks = [block for block in blocks if block != "NAMES = {}\n" and not block.startswith("def named(")]
     freezes = "requires_grad_(" in text
     blocks = _without_loss([_function(block, freezes, table) if _HEAD.match(block) else block for block in blocks])
     short = "\n\n".join(blocks)
@@ -113,6 +131,8 @@ def _function(body: str, freezes: bool, table: Table) -> str:
         body = _EACH.sub(_gathered, body)
     for bound in ("BOUND", "BOUNDS.get(name, 0)"):
         body = body.replace(_TABLE.format(bound=bound), _TABLES.get(table, _TABLE).format(bound=bound))
+        if table == "paired":
+            body = body.replace(_ONE_TABLE.format(bound=bound), _SHORT_TABLE.format(bound=bound))
     for rule in (_loss, _parts, _returned, _seen, _data):
         body = rule(body)
     return body
@@ -147,7 +167,7 @@ def _seen(body: str) -> str:
         return body
     short = _fitting(_UPDATED, body, lambda match: f"    return {match['seen']}")
     short = _fitting(_STORED, short, lambda match: f"    return {{{match['key']}: {match['value']}}}")
-    return _EMPTY.sub("    model = build()", short) if short != body else body
+    return _EMPTY.sub(r"\g<pad>model = build()", short) if short != body else body
 
 
 def _data(body: str) -> str:
