@@ -127,6 +127,7 @@ def test_a_stage_may_be_one_unit() -> None:
         ("pp(world=2, schedule=dualpipev, microbatches=2)", 8, "at least as many micro-batches as stages"),
         ("pp(world=2, schedule=dualpipev)", 8, ""),
         ("pp(world=4)", 8, ""),
+        ("pp(world=3, microbatches=2)", 8, "at least as many micro-batches as stages"),
         ("pp_ddp(world=4)", 7, "does not divide into the shards of 2 copies"),
         ("pp_ddp(world=4)", 12, "does not divide into 4 micro-batches"),
         ("pp_fsdp2(world=4)", 16, ""),

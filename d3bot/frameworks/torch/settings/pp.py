@@ -23,7 +23,7 @@ class _Schedule:
     rounds: bool = False
     """Whether the micro-batches must divide into rounds of about one a rank."""
     full: bool = False
-    """Whether it needs as many micro-batches as there are stages."""
+    """Whether it needs as many micro-batches as there are stages; with one stage a rank all do."""
 
     def stages(self, world: int) -> list[tuple[int, ...]]:
         """Return the stages of each rank."""
@@ -85,7 +85,7 @@ def obstacle(case: Case, setting: Setting) -> str | None:
     if schedule.rounds and count % max(1, count // world_of(setting)):
         return f"{schedule.name} requires the number of micro-batches to be a multiple of the number of rounds"
     stages = sum(map(len, schedule.stages(world_of(setting))))
-    if schedule.full and count < stages:
+    if (schedule.full or schedule.style == "single") and count < stages:
         return f"{schedule.name} requires at least as many micro-batches as stages"
     if stage_cuts(case, setting) is None:
         return f"no cut into {stages} stages, trained on every rank, at which one tensor crosses and no tie is split"
@@ -150,7 +150,7 @@ FAMILY = Family(
             "A batch that does not divide into the micro-batches.",
             "Interleaved schedules: micro-batches that do not divide into rounds.",
             "Every row of a micro-batch ignored: the mean over nothing is NaN.",
-            "DualPipeV: fewer micro-batches than stages.",
+            "1F1B, GPipe and DualPipeV: fewer micro-batches than stages.",
             "Layers of another type and a number of micro-batches that is no power of 2.",
             "A model without cuts at which one tensor crosses, or whose tied weights lie on both sides of every cut.",
         ),
