@@ -141,8 +141,8 @@ FAMILY = Family(
         '(PipelineScheduleSingle, PipelineScheduleMulti); "1F1B schedule: performs one forward and one backward on the '
         'micro-batches in steady state"; "Looped BFS supports multiple stages per rank"; "Interleaved 1F1B ... works '
         'as long as n_microbatches % num_rounds is 0"; "ZBV ... requires exactly two stages per rank"; '
-        '"DualPipeV requires at least as many microbatches as stages"; "Number of microbatches ... must be greater than '
-        'or equal to the number of stages" '
+        '"DualPipeV requires at least as many microbatches as stages"; "Number of microbatches ... must be greater '
+        'than or equal to the number of stages" '
         "(torch.distributed.pipelining.schedules, 2.13)",
         reference="The micro-batches one after the other in one process, each loss divided by their number.",
         exact="To the last bit: each stage adds the same numbers in the same order. Looped BFS: the noise bound.",
