@@ -69,12 +69,14 @@ TABLE = [
 
 @pytest.mark.parametrize(("before", "shown", "started", "human", "action", "words"), TABLE)
 def test_every_state_and_evidence_has_its_decision(before, shown, started, human, action, words):
+    """C1, A12, K6: only the script that failed, passing often enough on a newer build of that environment, closes."""
     decision = decide_close(before, shown, NOW, started, human)
     assert (decision.action, decision.key) == (action, KEY)
     assert words in decision.reason
 
 
 def test_another_processor_is_the_same_class_of_environment():
+    """K6: a pass on another kind of machine is no fix."""
     assert environment_class(CPU) == environment_class(CPU | {"cpu": "two", "os": "Ubuntu"})
     assert environment_class(CPU) != environment_class(GPU)
 
@@ -96,6 +98,7 @@ def test_newer_is_a_later_version_or_that_version_of_another_commit(version, com
 
 
 def test_a_record_that_d3bot_closed_says_so_and_counts_it():
+    """A12: what came back once is closed by a person alone."""
     after = closed(record(), evidence(), NOW, "r9")
     assert (after.state, after.closed_by, after.auto_closed, after.closed_at) == ("closed", "d3bot", 1, NOW)
     assert "closed by run r9" in after.history[-1]

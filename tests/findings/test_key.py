@@ -271,6 +271,7 @@ SIGHTINGS = st.fixed_dictionaries(VOLATILE)
 
 @given(one=SIGHTINGS, other=SIGHTINGS)
 def test_the_text_of_an_error_loses_what_differs_between_two_sightings(one, other):
+    """D1: paths, addresses, ids, timings and versions are no difference."""
     assert normalise(MESSAGE.format(**one)) == normalise(MESSAGE.format(**other))
 
 

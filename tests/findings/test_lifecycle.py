@@ -57,6 +57,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("known", "facts", "more", "action", "word"), TABLE)
 def test_every_state_has_its_decision_and_reason(known, facts, more, action, word):
+    """C5, K1, A9: reopened in place, filed only if proved, never under a catch-all."""
     seen = finding(facts.get("key", KEY), **{name: value for name, value in facts.items() if name != "key"})
     decision = decide(known, seen, NOW, "r1", **more)
     assert (decision.key, decision.action) == (seen.key, action)

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from d3bot.history.changes import NEWS, ORDER, classify, compare, unknown_since
+from d3bot.history.changes import NEWS, ORDER, classify, compare, known_again, unknown_since
 from d3bot.spec import FAILING, KINDS
 from tests.findings.samples import verdict
 
@@ -43,6 +43,7 @@ def test_the_table_holds_every_pair_of_kinds():
 
 @pytest.mark.parametrize(("before", "after", "expected"), [row for row in pairs() if row[2] not in "-*"])
 def test_every_pair_has_its_class(before, after, expected):
+    """D7, D10: every pair of verdicts has one class, and what says nothing is never a change."""
     assert classify(made(before), made(after)) == expected
 
 
@@ -94,6 +95,7 @@ def test_a_trial_written_twice_counts_with_its_later_line():
 
 
 def test_a_failure_without_a_steady_verdict_before_it_is_named():
+    """D5: what nobody can compare is named, not hidden."""
     before = [verdict("no-data", "c1"), verdict("flaky", "c2"), verdict("pass", "c3"), verdict("no-data", "c4")]
     after = [verdict("hung", "c1"), verdict("died", "c2"), verdict("hung", "c3"), verdict("pass", "c4")]
     assert [change.case for change in unknown_since(compare(before, after))] == ["c2", "c1"]
@@ -101,3 +103,23 @@ def test_a_failure_without_a_steady_verdict_before_it_is_named():
 
 def test_every_class_has_its_place_in_the_order():
     assert {expected for *_, expected in pairs()} - {"-", "*"} | {"still-failing", "fails-differently"} == set(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("kind_before", "key", "change"),
+    [("pass", "k", "still-failing"), ("pass", "k-symptom", "still-failing"), ("pass", "other", "new-failing")],
+)
+def test_another_case_that_fails_by_a_known_cause_is_still_failing(kind_before, key, change):
+    """One rule for the headline and for the exit code."""
+    before = [verdict("diverged", "c1", key="k"), verdict(kind_before, "c2")]
+    after = [verdict("diverged", "c1", key="k"), verdict("diverged", "c3", key=key)]
+    names = {"k": frozenset(["k-symptom"])}
+    found = {each.case: each.change for each in known_again(compare(before, after, names), names)}
+    assert found == {"c1": "still-failing", "c2": "retired", "c3": change}
+
+
+def test_a_failure_with_two_symptoms_is_still_failing_under_either():
+    one = verdict("diverged", "c1", key="a").model_copy(update={"also": ("b",)})
+    assert classify(one, made("nonfinite", "b")) == "still-failing"
+    assert classify(made("nonfinite", "b"), one) == "still-failing"
+    assert classify(one, made("nonfinite", "c")) == "fails-differently"
