@@ -129,6 +129,26 @@ def _layer_norm(shapes: Sequence[Shape], options: Mapping[str, Scalar], framewor
     return shapes[0]
 
 
+def _group_norm(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if len(shapes[0]) == 2:
+        raise SpecError(f"needs a vector or an image, not {shapes[0]}")
+    channels = shapes[0][-1] if len(shapes[0]) == 1 or framework == "tensorflow" else shapes[0][0]
+    if channels % whole(options, "groups"):
+        raise SpecError(f"{channels} channels do not divide into {options['groups']} groups")
+    return shapes[0]
+
+
+def _pool(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if len(shapes[0]) != 3:
+        raise SpecError(f"needs an image of three dimensions, not {shapes[0]}")
+    size = whole(options, "size")
+    first = framework == "torch"
+    height, width = (side // size for side in (shapes[0][1:] if first else shapes[0][:2]))
+    if not height or not width:
+        raise SpecError(f"windows of {size} do not fit into {shapes[0]}")
+    return (shapes[0][0], height, width) if first else (height, width, shapes[0][-1])
+
+
 def _flatten(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
     return (prod(shapes[0]),)
 
@@ -151,6 +171,7 @@ _CONV = (
     Option("stride", "step of the kernel", default=1, high=8),
     _BIAS,
 )
+_WINDOW = (Option("size", "side of the windows, and their distance", default=2, high=8),)
 
 KINDS: dict[str, LayerKind] = {
     kind.name: kind
@@ -167,6 +188,7 @@ KINDS: dict[str, LayerKind] = {
             trainable=True,
         ),
         LayerKind("lstm", "LSTM, every time step's output", _recurrent, (_UNITS,), trainable=True),
+        LayerKind("gru", "GRU, every time step's output", _recurrent, (_UNITS,), trainable=True, frameworks=("torch",)),
         LayerKind(
             "attention",
             "multi-head self-attention",
@@ -190,6 +212,30 @@ KINDS: dict[str, LayerKind] = {
             frameworks=("tensorflow",),
         ),
         LayerKind("layer_norm", "layer normalisation over the last axis", _layer_norm, trainable=True),
+        LayerKind(
+            "rms_norm",
+            "division by the root mean square of the last axis, times a weight",
+            _layer_norm,
+            trainable=True,
+            frameworks=("torch",),
+        ),
+        LayerKind(
+            "group_norm",
+            "normalisation over groups of channels, of one row alone",
+            _group_norm,
+            (Option("groups", "number of groups", default=2, high=64),),
+            trainable=True,
+            frameworks=("torch",),
+        ),
+        LayerKind(
+            "scale",
+            "product with one learned number, a parameter of one element",
+            _same,
+            trainable=True,
+            frameworks=("torch",),
+        ),
+        LayerKind("max_pool", "largest value of each window of an image", _pool, _WINDOW, frameworks=("torch",)),
+        LayerKind("avg_pool", "mean of each window of an image", _pool, _WINDOW, frameworks=("torch",)),
         LayerKind("relu", "max(x, 0)", _same),
         LayerKind("tanh", "hyperbolic tangent", _same),
         LayerKind("sigmoid", "logistic function", _same),

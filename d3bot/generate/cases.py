@@ -65,7 +65,7 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         loop=loop,
         batch=draw_batch(dealer, even, batch_norm, accumulate),
         steps=steps,
-        optimizer=_scaled(draw_optimizer(dealer), extra),
+        optimizer=_scaled(draw_optimizer(dealer, framework), extra),
         clip=_clip(dealer, framework, extra),
         freeze=_freeze(dealer, model.layers, "frozen" if extra == "cast" and not quirk else quirk, steps),
         reduction="sum" if extra == "sum" else "mean",

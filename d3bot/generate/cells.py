@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from d3bot.frameworks.layers import ACTIVATIONS
 from d3bot.generate.sketch import Sketch
 
-ROOM = 5
+ROOM = 6
 """The most layers that one cell adds."""
 
 
@@ -60,7 +60,10 @@ def residual(sketch: Sketch, x: str, taste: Taste) -> str:
     """x + two linear layers of it, with an activation between and, at times, a layer norm before."""
     inner = sketch.add("layer_norm", x) if taste.chance.random() < 0.5 else x
     inner = sketch.add(taste.activation(), sketch.add("linear", inner, units=taste.hidden()))
-    return sketch.add("add", x, sketch.add("linear", inner, units=sketch.width(x)))
+    inner = sketch.add("linear", inner, units=sketch.width(x))
+    if sketch.framework == "torch" and taste.chance.random() < 0.3:
+        inner = sketch.add("scale", inner)
+    return sketch.add("add", x, inner)
 
 
 def branch(sketch: Sketch, x: str, taste: Taste) -> str:
@@ -78,23 +81,29 @@ def gate(sketch: Sketch, x: str, taste: Taste) -> str:
 
 
 def normed(sketch: Sketch, x: str, taste: Taste) -> str:
-    """A linear layer, a batch or layer norm, an activation.
+    """A linear layer, a batch, layer or RMS norm, an activation.
 
     Mostly without a bias: before a batch norm its gradient is zero but for rounding, which tells little.
     """
     bias = {"bias": False} if taste.chance.random() < 0.8 else {}
     inner = sketch.add("linear", x, units=taste.hidden(), **bias)
-    return sketch.add(taste.activation(), sketch.add(taste.chance.choice(("batch_norm", "layer_norm")), inner))
+    norms = ("batch_norm", "layer_norm", *(("rms_norm",) if sketch.framework == "torch" else ()))
+    return sketch.add(taste.activation(), sketch.add(taste.chance.choice(norms), inner))
 
 
 def conv(sketch: Sketch, x: str, taste: Taste) -> str:
-    """A convolution over an image and an activation."""
-    return sketch.add(taste.activation(), _conv2d(sketch, x, taste, taste.other()))
+    """A convolution over an image, an activation and, at times, pooling."""
+    inner = sketch.add(taste.activation(), _conv2d(sketch, x, taste, taste.other()))
+    if sketch.framework == "torch" and sketch.length(inner) >= 2 and taste.chance.random() < 0.6:
+        inner = sketch.add(taste.chance.choice(("max_pool", "avg_pool")), inner)
+    return inner
 
 
 def conv_normed(sketch: Sketch, x: str, taste: Taste) -> str:
-    """A convolution without bias, a batch norm, an activation: the block of most image models."""
-    inner = sketch.add("batch_norm", _conv2d(sketch, x, taste, taste.other(), bias=False))
+    """A convolution without bias, a batch or group norm, an activation: the block of most image models."""
+    inner = _conv2d(sketch, x, taste, taste.other(), bias=False)
+    grouped = sketch.framework == "torch" and sketch.width(inner) % 2 == 0 and taste.chance.random() < 0.4
+    inner = sketch.add("group_norm" if grouped else "batch_norm", inner)
     return sketch.add(taste.activation(), inner)
 
 
@@ -118,8 +127,9 @@ def conv_sequence(sketch: Sketch, x: str, taste: Taste) -> str:
 
 
 def recurrent(sketch: Sketch, x: str, taste: Taste) -> str:
-    """An LSTM."""
-    return sketch.add("lstm", x, units=taste.other())
+    """An LSTM or a GRU."""
+    gated = sketch.framework == "torch" and taste.chance.random() < 0.4
+    return sketch.add("gru" if gated else "lstm", x, units=taste.other())
 
 
 def attention(sketch: Sketch, x: str, taste: Taste) -> str:

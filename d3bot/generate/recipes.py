@@ -6,7 +6,11 @@ from typing import Literal
 from d3bot.generate.deal import Dealer
 from d3bot.spec import Clip, Framework, Group, Optimizer
 
-_OPTIMIZERS = ("sgd", "sgd", "momentum", "nesterov", "adam", "adam", "adamw", "adamw")
+_COMMON = ("sgd", "sgd", "momentum", "nesterov", "adam", "adam", "adamw", "adamw")
+_OPTIMIZERS: dict[Framework, tuple[str, ...]] = {
+    "torch": (*_COMMON, "sgd", "adam", "adagrad", "rmsprop"),
+    "tensorflow": _COMMON,
+}
 _STEPS = (1, 2, 2, 2, 3, 3, 4)
 _BATCHES = (8, 8, 12, 12, 16, 16, 24, 6, 7, 9, 10, 15)
 """Seven of twelve divide into four micro-batches, half into three shards; one divides into none of 2, 3 and 4."""
@@ -51,13 +55,15 @@ LOW = ("cast", "bfloat16", "float16", "recompute-bfloat16")
 """Extras in which the last bit of a norm decides too much for it to be clipped by."""
 
 
-def draw_optimizer(dealer: Dealer) -> Optimizer:
+def draw_optimizer(dealer: Dealer, framework: Framework) -> Optimizer:
     """Return an optimizer whose learning rate moves the weights without saturating the model."""
-    name = dealer.deal("optimizer", _OPTIMIZERS)
+    name = dealer.deal("optimizer", _OPTIMIZERS[framework])
     decay_rate = dealer.deal("schedule", (1.0, 1.0, 0.9, 0.5))
     chance = dealer.chance("optimizer")
     if name == "adam":
         return Optimizer(name="adam", lr=chance.choice((0.002, 0.005, 0.01, 0.02)), decay_rate=decay_rate)
+    if name == "adagrad" or name == "rmsprop":
+        return Optimizer(name=name, lr=chance.choice((0.002, 0.005, 0.01)), decay_rate=decay_rate)
     if name == "adamw":
         return Optimizer(
             name="adamw",

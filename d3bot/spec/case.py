@@ -48,7 +48,7 @@ class Layer(Noun):
 class Optimizer(Noun):
     """The optimizer, in the field's common vocabulary; each framework renders it with its own class."""
 
-    name: Literal["sgd", "adam", "adamw"] = "sgd"
+    name: Literal["sgd", "adam", "adamw", "adagrad", "rmsprop"] = "sgd"
     lr: float = Field(default=0.1, gt=0, le=10, allow_inf_nan=False)
     momentum: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
     nesterov: bool = False
@@ -147,6 +147,8 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "recompute": ("torch",),
     "reentrant": ("torch",),
     "skips": ("torch",),
+    "optimizer.name = adagrad": ("torch",),
+    "optimizer.name = rmsprop": ("torch",),
     "compiler = eager": ("torch",),
     "compiler = aot_eager": ("torch",),
     "compiler = inductor": (),
@@ -287,6 +289,7 @@ class Case(Noun):
         nested = {
             "freeze.until": any(item.until is not None for item in self.freeze),
             "clip.order": self.clip is not None and self.clip.order != "2",
+            f"optimizer.name = {self.optimizer.name}": True,
             f"compiler = {self.compiler}": self.compiler != "none",
             "class weights": self.weights == "class",
             "sample weights": self.weights == "sample",

@@ -5,6 +5,15 @@ from d3bot.spec import Case, Layer
 
 _FUNCTIONS = {"relu": "torch.relu", "tanh": "torch.tanh", "sigmoid": "torch.sigmoid", "gelu": "F.gelu"}
 _MODULES = {"relu": "nn.ReLU()", "tanh": "nn.Tanh()", "sigmoid": "nn.Sigmoid()", "gelu": "nn.GELU()"}
+_POOLS = {"max_pool": "nn.MaxPool2d", "avg_pool": "nn.AvgPool2d"}
+SCALE = """class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.full((1,), 0.5))
+
+    def forward(self, x):
+        return x * self.factor"""
+"""The class behind `scale`, for a script that has one."""
 
 
 def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | None:
@@ -22,14 +31,20 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
             return f"{name}({channels}, {options['channels']}, {options['kernel']}{stride}{bias})"
         case "embedding":
             return f"nn.Embedding({vocab(case, layer.name)}, {options['dim']})"
-        case "lstm":
-            return f"nn.LSTM({shape[-1]}, {options['units']}, batch_first=True)"
+        case "lstm" | "gru":
+            return f"nn.{layer.op.upper()}({shape[-1]}, {options['units']}, batch_first=True)"
         case "attention":
             return f"nn.MultiheadAttention({shape[-1]}, {options['heads']}, batch_first=True)"
         case "batch_norm":
             return f"nn.BatchNorm2d({shape[0]})" if len(shape) == 3 else f"nn.BatchNorm1d({shape[-1]})"
         case "layer_norm":
             return f"nn.LayerNorm({shape[-1]})"
+        case "rms_norm":
+            return f"nn.RMSNorm({shape[-1]})"
+        case "group_norm":
+            return f"nn.GroupNorm({options['groups']}, {shape[0]})"
+        case "scale":
+            return "Scale()"
         case _:
             return None
 
@@ -40,7 +55,9 @@ def module_form(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
         return _MODULES[layer.op]
     if layer.op == "flatten":
         return "nn.Flatten()"
-    if layer.op in ("linear", "conv2d", "embedding", "layer_norm"):
+    if layer.op in _POOLS:
+        return f"{_POOLS[layer.op]}({filled_options(case, layer.name)['size']})"
+    if layer.op in ("linear", "conv2d", "embedding", "layer_norm", "rms_norm", "group_norm", "scale"):
         return constructor(case, layer, shapes)
     if layer.op == "batch_norm" and len(shapes[layer.inputs[0]]) != 2:
         return constructor(case, layer, shapes)
@@ -58,8 +75,10 @@ def call(layer: Layer, inputs: list[str], shapes: dict[str, Shape]) -> str:
             return f"self.{layer.name}({x}.transpose(1, 2)).transpose(1, 2)"
         case "batch_norm" if len(shapes[layer.inputs[0]]) == 2:
             return f"self.{layer.name}({x}.transpose(1, 2)).transpose(1, 2)"
-        case "lstm":
+        case "lstm" | "gru":
             return f"self.{layer.name}({x})[0]"
+        case "max_pool" | "avg_pool":
+            return f"F.{layer.op}2d({x}, {layer.options.get('size', 2)})"
         case "attention":
             return f"self.{layer.name}({x}, {x}, {x}, need_weights=False)[0]"
         case "relu" | "tanh" | "sigmoid" | "gelu":

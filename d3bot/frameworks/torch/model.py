@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from d3bot.frameworks.code import data_flow
 from d3bot.frameworks.layers import KINDS, Shape, consumers, infer_shapes
-from d3bot.frameworks.torch.layers import call, constructor, module_form
+from d3bot.frameworks.torch.layers import SCALE, call, constructor, module_form
 from d3bot.spec import Case, Layer
 
 _STAGES = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth")
@@ -32,6 +32,8 @@ class ModelText:
     parts: tuple[Part, ...]
     paths: dict[str, str]
     """Layer name -> dotted path below what `build()` returns."""
+    helpers: str = ""
+    """Definitions that the parts need, or empty."""
 
     @property
     def staged(self) -> bool:
@@ -59,15 +61,16 @@ class ModelText:
 def model_text(case: Case, cuts: Sequence[int] = ()) -> ModelText:
     """Return the model's text; the layers between two `cuts` (indices of layers) become a pipeline stage."""
     shapes = infer_shapes(case)
+    helpers = SCALE if "scale" in case.ops() else ""
     if not cuts:
         part = _part(case, case.layers, [item.name for item in case.inputs], "Model", shapes)
-        return ModelText((part,), dict(part.paths))
+        return ModelText((part,), dict(part.paths), helpers)
     parts, inputs = [], [item.name for item in case.inputs]
     for name, (start, end) in zip(_STAGES, pairwise((0, *cuts, len(case.layers))), strict=False):
         parts.append(_part(case, case.layers[start:end], inputs, name, shapes))
         inputs = [case.layers[end - 1].name]
     paths = {name: f"{i}.{path}" for i, part in enumerate(parts) for name, path in part.paths.items()}
-    return ModelText(tuple(parts), paths)
+    return ModelText(tuple(parts), paths, helpers)
 
 
 def pipeline_cuts(case: Case) -> list[int]:

@@ -4,7 +4,7 @@ from d3bot.frameworks.layers import KINDS, filled_options
 from d3bot.frameworks.torch.model import ModelText
 from d3bot.spec import Case, Group, Optimizer
 
-_CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
+_CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "rmsprop": "RMSprop"}
 
 
 def optimizer_class(optimizer: Optimizer) -> str:

@@ -1,10 +1,12 @@
 """What a case does around its gradients: each feature by the lines that it writes, and no others."""
 
+from typing import Literal
+
 import pytest
 from torch_cases import case, chain, layer
 
 from d3bot.frameworks import obstacle, render
-from d3bot.spec import Case, Cast, Clip, Freeze, Group, Setting, Skip, SpecError, Tie
+from d3bot.spec import Case, Cast, Clip, Freeze, Group, Input, Layer, Optimizer, Setting, Skip, SpecError, Tie
 
 DEEP = chain("linear", "tanh", "linear", "tanh", "linear")
 """Layers a, c and e are linear."""
@@ -288,3 +290,47 @@ def test_what_can_be_compared_of_it(one: Case, setting: str, why: str) -> None:
 def test_only_layers_with_parameters_are_cast_and_recomputed(changes: dict[str, object], why: str) -> None:
     with pytest.raises(SpecError, match=why):
         text(with_(**changes))
+
+
+# Layers and optimizers
+
+
+def test_a_learned_number_brings_its_class_along() -> None:
+    one = case(layers=(layer("a", "scale", "x"), layer("b", "scale", "a"), layer("c", "linear", "b", units=2)))
+    assert text(one).count("class Scale(nn.Module):") == 1
+    assert "nn.Sequential(Scale(), Scale(), nn.Linear(6, 2))" in text(one)
+    assert "class Scale" not in text(case())
+
+
+@pytest.mark.parametrize(
+    ("shape", "made", "written"),
+    [
+        ((3, 6, 6), layer("a", "max_pool", "x"), "nn.MaxPool2d(2)"),
+        ((3, 6, 6), layer("a", "avg_pool", "x", size=3), "nn.AvgPool2d(3)"),
+        ((4, 6, 6), layer("a", "group_norm", "x"), "nn.GroupNorm(2, 4)"),
+        ((6,), layer("a", "rms_norm", "x"), "nn.RMSNorm(6)"),
+        ((4, 6), layer("a", "gru", "x", units=3), "nn.GRU(6, 3, batch_first=True)"),
+    ],
+)
+def test_a_layer_as_pytorch_writes_it(shape: tuple[int, ...], made: Layer, written: str) -> None:
+    ends = (layer("b", "flatten", "a"), layer("c", "linear", "b", units=2))
+    assert written in text(case(inputs=(Input(name="x", shape=shape),), layers=(made, *ends)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "made", "why"),
+    [
+        ((4, 6), layer("a", "max_pool", "x"), "needs an image"),
+        ((3, 6, 1), layer("a", "avg_pool", "x"), "windows of 2 do not fit"),
+        ((3, 6, 6), layer("a", "group_norm", "x"), "3 channels do not divide into 2 groups"),
+        ((4, 6), layer("a", "group_norm", "x"), "needs a vector or an image"),
+    ],
+)
+def test_a_layer_that_does_not_fit(shape: tuple[int, ...], made: Layer, why: str) -> None:
+    with pytest.raises(SpecError, match=why):
+        text(case(inputs=(Input(name="x", shape=shape),), layers=(made, layer("b", "flatten", "a"))))
+
+
+@pytest.mark.parametrize(("name", "written"), [("adagrad", "torch.optim.Adagrad"), ("rmsprop", "torch.optim.RMSprop")])
+def test_more_optimizers(name: Literal["adagrad", "rmsprop"], written: str) -> None:
+    assert f"{written}(model.parameters(), lr=0.1)" in text(case(optimizer=Optimizer(name=name)))

@@ -10,6 +10,7 @@ from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import WORLD, micro_batch_obstacle, recompute_obstacle, world_of
 from d3bot.spec import ArrayName, Case, Setting
 
+_STATE = "a recurrent layer makes plain tensors of its initial state, and DTensor requires all operands to be DTensors"
 _ROUNDS = "a contraction that is split over ranks is rounded to the lower precision in each part"
 _MATRICES = ("linear", "embedding")
 _TURNS = {"shard0": (0,), "shard1": (1,), "mixed": (0, 1, None), "replicate": (None,)}
@@ -100,8 +101,8 @@ FAMILY = Family(
         excluded={
             "mixed": _ROUNDS,
             "cast": _ROUNDS,
-            "lstm": "nn.LSTM makes plain tensors of its initial state, and DTensor requires all operands to be "
-            "DTensors",
+            "lstm": _STATE,
+            "gru": _STATE,
             "attention": "the backward of the CPU's attention has no sharding strategy, as DTensor says",
         },
     ),

@@ -33,7 +33,7 @@ def _dim1(case: Case, setting: Setting) -> bool:
     for layer in case.layers:
         features = shapes[layer.inputs[0]]
         match layer.op:
-            case "linear" | "lstm" | "conv1d" | "attention":
+            case "linear" | "lstm" | "gru" | "conv1d" | "attention":
                 second = features[-1]
             case "conv2d":
                 second = features[0]
