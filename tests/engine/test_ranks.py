@@ -86,6 +86,30 @@ def test_reference_comes_back_with_its_noise(zygote: Zygote, tmp_path: Path) -> 
     assert (apart <= 1).all(), "every parameter is moved by one unit in the last place"
 
 
+def test_reference_comes_back_on_each_share_of_the_rows(zygote: Zygote, tmp_path: Path) -> None:
+    script = write_script(tmp_path, "return {}")
+    body = """
+rows = data(0)[0].numpy()
+    if len(rows) == 4 and (rows == rows[0]).all():
+        raise ValueError("one row alone is too few")
+    return {"step 0 grad rows": rows, "predict": data(1)[0].numpy()}
+"""
+    text = script.read_text().replace("torch.ones(4, 2)", "torch.arange(8.0).reshape(4, 2)")
+    script.write_text(text.replace('return {"predict": np.ones(2)}', body.strip()))
+    seen = zygote.run(Job(script, "reference", "torch", parts=2, shares=(0, 1), pieces=2, start=True))
+    assert seen.ok
+    first, second = seen.shares
+    assert first is not None
+    assert second is not None
+    assert first["step 0 grad rows"].tolist() == [[0, 1], [2, 3], [0, 1], [2, 3]], "once for each part"
+    assert second["step 0 grad rows"].tolist() == [[4, 5], [6, 7], [4, 5], [6, 7]]
+    assert len(second["predict"]) == 4, "the probe stays whole"
+    assert seen.start.keys() == {"param weight", "param bias"}
+    alone = zygote.run(Job(script, "reference", "torch", parts=4, shares=(3,), pieces=4))
+    assert alone.ok
+    assert alone.shares == (None,), "what cannot be run on a share alone is left out"
+
+
 def test_exception_on_one_rank_is_told_with_its_library_frames(run: Run) -> None:
     seen = run("""
         together(rank, store)
