@@ -13,6 +13,17 @@ EXACT = (
     "2 ranks: to the last bit, except after clipping by norm, with micro-batches and under aot_eager. Other world "
     "sizes: the noise bound."
 )
+RECIPE = (
+    " Micro-batches are one batch, and nothing is recomputed or compiled. Under autocast each shard is computed under "
+    "the same autocast and the mean is taken last; loss scaling is written out, and a step whose gradients are not "
+    "finite is left out."
+)
+"""How the reference of data parallelism does what a case asks for beside distribution, for `Contract.reference`."""
+RECIPE_SOURCE = (
+    '; "In these regions, ops run in an op-specific dtype chosen by autocast" (torch.autocast, 2.13); "If no inf/NaN '
+    "gradients are found, invokes optimizer.step() using the unscaled gradients. Otherwise, optimizer.step() is "
+    'skipped" (GradScaler.step, 2.13)'
+)
 MICRO_BATCHES = (
     "Micro-batches: rows that do not divide into them, batch norm, a mean over weighted or unignored targets.",
     "Every row of a rank ignored: the mean over nothing is NaN.",

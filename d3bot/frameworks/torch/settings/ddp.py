@@ -11,6 +11,8 @@ from d3bot.frameworks.torch.settings.common import (
     MICRO_BATCHES,
     NO_SYNC,
     PRECISION,
+    RECIPE,
+    RECIPE_SOURCE,
     WORLD,
     data_parallel,
     data_parallel_obstacle,
@@ -203,11 +205,11 @@ FAMILY = Family(
         "floating-point format (torch.float16) and then divides it by the process group size. It allreduces those "
         'float16 gradient tensors ... casts it back to the input data type" (fp16_compress_hook, 2.13); "Rest of the '
         'tensors will be directly allreduced without compression, including all the vector tensors (for biases)" '
-        "(powerSGD_hook, 2.13)",
+        "(powerSGD_hook, 2.13)" + RECIPE_SOURCE,
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
         "batch norm each forward starts from rank 0's buffers, or from the rank's own. A rank that has joined adds "
         "nothing. With fp16 each rank's gradient is cast, divided and summed as the hook says. PowerSGD compresses in "
-        "the last step, after which vectors alone are observed.",
+        "the last step, after which vectors alone are observed." + RECIPE,
         exact=EXACT,
         breaks=(
             "A batch with fewer rows than ranks.",

@@ -10,6 +10,8 @@ from d3bot.frameworks.torch.settings.common import (
     MICRO_BATCHES,
     NO_SYNC,
     PRECISION,
+    RECIPE,
+    RECIPE_SOURCE,
     WORLD,
     data_parallel,
     data_parallel_obstacle,
@@ -75,9 +77,9 @@ FAMILY = Family(
         'gradients, you can use the summon_full_params method with with_grads=True"; "For use_orig_params=True, FSDP '
         'supports mixing frozen and non-frozen parameters"; "no_sync: ... gradients will be accumulated in module '
         'variables, which will later be synchronized in the first forward-backward pass after exiting the context" '
-        "(torch.distributed.fsdp.FullyShardedDataParallel, 2.13)",
+        "(torch.distributed.fsdp.FullyShardedDataParallel, 2.13)" + RECIPE_SOURCE,
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
-        "batch norm every rank keeps its own buffers.",
+        "batch norm every rank keeps its own buffers." + RECIPE,
         exact=EXACT,
         breaks=(
             "A batch with fewer rows than ranks.",

@@ -12,6 +12,7 @@ from d3bot.frameworks.torch.settings.common import (
     MICRO_BATCHES,
     NO_SYNC,
     PRECISION,
+    RECIPE,
     WORLD,
     always_frozen,
     data_parallel,
@@ -131,7 +132,7 @@ FAMILY = Family(
         'accumulation without communication" (torch.distributed.fsdp.fully_shard, 2.13); ' + precision.SOURCE,
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
         "batch norm every rank keeps its own buffers.  Under a MixedPrecisionPolicy each shard is computed by a "
-        "copy of the model in param_dtype, and its gradients are added in reduce_dtype.",
+        "copy of the model in param_dtype, and its gradients are added in reduce_dtype." + RECIPE,
         exact="As for data parallel, but for attention in a unit of its own. " + EXACT + " Of the lowest type where "
         "there are several.",
         breaks=(

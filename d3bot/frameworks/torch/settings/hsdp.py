@@ -5,7 +5,14 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.settings import fsdp2, precision
-from d3bot.frameworks.torch.settings.common import MICRO_BATCHES, PRECISION, data_parallel_obstacle, shards, world_of
+from d3bot.frameworks.torch.settings.common import (
+    MICRO_BATCHES,
+    PRECISION,
+    RECIPE,
+    data_parallel_obstacle,
+    shards,
+    world_of,
+)
 from d3bot.spec import Case, Setting
 
 
@@ -42,7 +49,7 @@ FAMILY = Family(
         'all-reduce for HSDP." '
         "(torch.distributed.fsdp.fully_shard, 2.13)",
         reference="As fsdp2's: the ranks' shards one after the other in one process, each loss divided by the world "
-        "size; with batch norm every rank keeps its own buffers.",
+        "size; with batch norm every rank keeps its own buffers." + RECIPE,
         exact="The first losses, but for attention in a unit of its own. All else: the noise bound.",
         breaks=("A batch with fewer rows than ranks.", *MICRO_BATCHES, *PRECISION),
     ),

@@ -9,6 +9,7 @@ from d3bot.frameworks.torch.settings import ddp
 from d3bot.frameworks.torch.settings.common import (
     EXACT,
     GROUP,
+    RECIPE,
     WORLD,
     data_parallel,
     exact_data_parallel,
@@ -55,7 +56,7 @@ FAMILY = Family(
         'same state."; "process_group: torch.distributed ProcessGroup (default: dist.group.WORLD ...)" '
         "(torch.distributed.optim.ZeroRedundancyOptimizer, 2.13)",
         reference="As ddp's: the ranks' shards one after the other in one process, each loss divided by the world "
-        "size, and one plain optimizer. A rank that has joined adds nothing.",
+        "size, and one plain optimizer. A rank that has joined adds nothing." + RECIPE,
         exact=EXACT,
         breaks=ddp.FAMILY.contract.breaks[:10],
         excluded={
