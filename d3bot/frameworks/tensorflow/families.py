@@ -3,6 +3,7 @@
 from d3bot.frameworks.base import Family
 from d3bot.frameworks.tensorflow.settings import (
     central_storage,
+    dtensor,
     mirrored,
     multi_worker,
     one_device,
@@ -12,5 +13,5 @@ from d3bot.frameworks.tensorflow.settings import (
 
 FAMILIES: dict[str, Family] = {
     module.FAMILY.name: module.FAMILY
-    for module in (one_device, mirrored, central_storage, multi_worker, parameter_server, restore)
+    for module in (one_device, mirrored, central_storage, multi_worker, parameter_server, dtensor, restore)
 }

@@ -7,7 +7,7 @@ from keras_cases import TOKENS, case, layer
 
 from d3bot.frameworks import canonical_setting, obstacle, standing_settings
 from d3bot.frameworks.tensorflow.families import FAMILIES
-from d3bot.spec import Case, Freeze, Layer, Setting, SpecError, Tie
+from d3bot.spec import Case, Freeze, Layer, Optimizer, Setting, SpecError, Tie
 
 FIT = case(loop="fit")
 NORM = (layer("norm", "batch_norm", "x"), layer("out", "linear", "norm", units=2))
@@ -58,6 +58,17 @@ TABLE: list[tuple[str, Case, str, str]] = [
     ("one copy of a statistic", case(layers=NORM), "central_storage(replicas=2)", "of which there is one copy"),
     ("fit with central storage", FIT, "central_storage(replicas=3)", ""),
     ("uneven fit with central storage", case(batch=7, loop="fit"), "central_storage(replicas=2)", "unequal shares"),
+    ("on a mesh", case(), "dtensor(replicas=2, model=2)", ""),
+    ("a mesh of one device", case(), "dtensor(replicas=1)", "splits nothing"),
+    ("rows that do not split", case(batch=7), "dtensor(replicas=2)", "7 rows does not split over 2 devices"),
+    ("momentum on a mesh", case(optimizer=Optimizer(momentum=0.5)), "dtensor(replicas=2)", "plain SGD"),
+    ("no SPMD expansion", case(layers=NORM), "dtensor(replicas=2)", "expands batch_norm is not documented"),
+    (
+        "a loop on a mesh",
+        case(inputs=TOKENS, layers=(layer("e", "embedding", "words", dim=4), layer("r", "lstm", "e", units=4))),
+        "dtensor(replicas=2)",
+        "does not implement layout propagation",
+    ),
     ("interrupted", case(), "restore(replicas=2, into=3)", ""),
     ("interrupted fit", FIT, "restore(replicas=2)", "starts its metrics anew"),
     ("one step", case(steps=1), "restore(replicas=2)", "cannot be interrupted"),
@@ -160,6 +171,7 @@ def test_the_standing_settings_are_canonical() -> None:
         "multi_worker(workers=2)",
         "parameter_server(workers=1)",
         "parameter_server(workers=2)",
+        "dtensor(replicas=2, model=2)",
         "restore(replicas=2, into=3)",
     ]
 

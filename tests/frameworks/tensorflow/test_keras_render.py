@@ -68,6 +68,7 @@ def test_settings_share_a_reference_unless_replicas_keep_statistics(
         ("mirrored(replicas=4, input=tail)", ".batch(4)  # the last replica gets no batch"),
         ("one_device", 'tf.distribute.OneDeviceStrategy("CPU:0")'),
         ("central_storage(replicas=2)", 'parameter_device="CPU:0"'),
+        ("dtensor(replicas=3, model=2)", 'MESH = {"batch": 3, "model": 2}'),
         ("restore(replicas=2, into=3)", "checkpoint.read(path).assert_consumed()"),
         ("restore(replicas=2, by=values)", "v.assign(value)"),
         ("parameter_server(workers=2, servers=3)", 'JOBS = {"worker": 2, "ps": 3}'),

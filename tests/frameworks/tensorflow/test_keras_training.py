@@ -54,6 +54,8 @@ HEALTHY: list[tuple[Case, str]] = [
     (case(), "mirrored(replicas=2, input=function)"),
     (case(), "one_device"),
     (case(batch=7), "central_storage(replicas=2)"),
+    (case(), "dtensor(replicas=2, model=2)"),
+    (case(), "dtensor(replicas=3)"),
     (case(optimizer=Optimizer(name="adam", lr=0.01)), "restore(replicas=3, into=2)"),
     (case(batch=7, optimizer=Optimizer(lr=0.1, momentum=0.5)), "restore(replicas=1, into=3, by=values)"),
     (case(freeze=(Freeze(layer="hidden", at=1),)), "multi_worker(workers=2, shard=file)"),

@@ -8,6 +8,9 @@ from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
 from d3bot.frameworks.tensorflow.model import tie_obstacle, tie_root
 from d3bot.spec import Case
 
+UPDATE_FIELDS = ("reduction", "ignored", "weights", "l2", "accumulate", "groups", "ema", "mixed", "running_mean")
+"""Fields of a case that change the update: what writes the update out by itself has none of them."""
+
 
 def keeps_copies(case: Case, replicas: int) -> bool:
     """Whether each replica moves its statistics by its own rows, so that the copies must be brought together."""

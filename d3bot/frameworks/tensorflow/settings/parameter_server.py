@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import NO_ACCUMULATION, case_obstacle
+from d3bot.frameworks.tensorflow.settings.common import NO_ACCUMULATION, UPDATE_FIELDS, case_obstacle
 from d3bot.spec import ArrayName, Case, Setting
 
 _PARTITIONERS = {
@@ -12,8 +12,6 @@ _PARTITIONERS = {
     "fixed": "FixedShardsPartitioner({servers})",
     "min_size": "MinSizePartitioner(64, max_shards={servers})",
 }
-_UPDATE = ("reduction", "ignored", "weights", "l2", "accumulate", "groups", "ema", "mixed", "running_mean")
-"""Fields of a case that change the update, which the script writes out where the variables are partitioned."""
 
 
 def _workers(setting: Setting) -> int:
@@ -26,7 +24,7 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     if _partitioner(setting) != "none":
         if FAMILY.value(setting, "servers") == 1:
             return "one server holds every variable whole, so that nothing is partitioned"
-        special = [name for name in _UPDATE if getattr(case, name) != Case.model_fields[name].default]
+        special = [name for name in UPDATE_FIELDS if getattr(case, name) != Case.model_fields[name].default]
         if special:
             return f"Keras 3 cannot update partitioned variables; the update written out for them has no {special[0]}"
     return case_obstacle(case)
