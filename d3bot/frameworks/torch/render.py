@@ -48,6 +48,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "part_name": "rank" if sharded else "i",
         "part_comment": "",
         "constants": (),
+        "ranks": "",
         "batches": False,
         "sampled": False,
         "shuffled": False,

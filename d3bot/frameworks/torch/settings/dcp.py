@@ -1,0 +1,117 @@
+"""Distributed checkpoint: one job saves in mid-training, another one loads and trains on."""
+
+from collections.abc import Mapping
+from math import lcm
+from typing import Any
+
+from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.torch.model import model_text
+from d3bot.frameworks.torch.settings import ddp
+from d3bot.frameworks.torch.settings.common import (
+    data_parallel,
+    exact_data_parallel,
+    ignored_obstacle,
+    layer_units,
+    world_of,
+)
+from d3bot.spec import ArrayName, Case, Setting
+
+_WRAPPERS = ("fsdp2", "ddp")
+
+
+def _loaders(setting: Setting) -> int:
+    return int(FAMILY.value(setting, "onto"))
+
+
+def _most(setting: Setting) -> int:
+    return max(world_of(setting), _loaders(setting))
+
+
+def _wrappers(setting: Setting) -> tuple[str, str]:
+    return str(FAMILY.value(setting, "saved")), str(FAMILY.value(setting, "loaded"))
+
+
+def _parts(case: Case, setting: Setting) -> int:
+    # Rows may change places for the noise floor where they stay on their rank before and after the checkpoint.
+    both = lcm(world_of(setting), _loaders(setting))
+    return case.batch if case.batch % both else both
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    if case.steps < 2:
+        return "a checkpoint in mid-training needs a step before it and one after it"
+    if not ddp.any_trainable(case):
+        return "DDP refuses a module without a parameter that requires a gradient"
+    if case.batch < _most(setting):
+        return f"a batch of {case.batch} leaves a rank of {_most(setting)} without a row"
+    return ignored_obstacle(case, _most(setting))
+
+
+def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+    if "attention" in case.ops() and "fsdp2" in _wrappers(setting) and layer_units(case, setting):
+        return False  # as under fsdp2
+    return _loaders(setting) <= 2 and exact_data_parallel(case, setting, name)
+
+
+def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
+    text = model_text(case)
+    saved, loaded = _wrappers(setting)
+    savers, loaders = world_of(setting), _loaders(setting)
+    counts = f"SAVERS, LOADERS, SAVED = {savers}, {loaders}, {case.steps // 2}"
+    return {
+        **data_parallel(case, "own"),
+        "constants": [f"{counts}  # ranks that save and that load; steps before that"],
+        "parts": _most(setting),
+        "ranks": "SAVERS if step < SAVED else LOADERS" if savers != loaders else "",
+        "parts_name": "ranks" if savers != loaders else "SAVERS",
+        "saved": saved,
+        "loaded": loaded,
+        "units": [text.access(name) for name in layer_units(case, setting)],
+        "full": "full" if "fsdp2" in (saved, loaded) else "",
+    }
+
+
+FAMILY = Family(
+    framework="torch",
+    name="dcp",
+    summary="torch.distributed.checkpoint: a job saves model and optimizer in mid-training, another loads and goes on",
+    options=(
+        Option("world", "number of ranks that save", low=1, high=8),
+        Option("onto", "number of ranks that load", 2, low=1, high=8),
+        Option("saved", "what wraps the model that is saved", "fsdp2", _WRAPPERS),
+        Option("loaded", "what wraps the model that is loaded", "fsdp2", _WRAPPERS),
+    ),
+    contract=Contract(
+        promise="Training goes on as if nothing had happened, on whatever number of ranks and in whatever wrapper.",
+        source='"It handles load-time resharding which enables saving in one cluster topology and loading into '
+        'another." (torch.distributed.checkpoint, 2.13); "get_state_dict can process any module that is parallelized '
+        "by PyTorch FSDP/fully_shard, DDP/replicate, tensor_parallel/parallelize_module, and any combination of these "
+        "parallelisms. The main functions of get_state_dict are: 1.) returning a model and optimizer state_dict that "
+        'can be resharded with a different number of trainers and/or different parallelisms." (get_state_dict, 2.13)',
+        reference="Training in one process without a break: the ranks' shards one after the other, as many as there "
+        "are ranks before and after the checkpoint, each loss divided by their number.",
+        exact="On at most 2 ranks: to the last bit, except after clipping by norm and with attention in a unit of "
+        "its own. Elsewhere the noise bound.",
+        breaks=(
+            "One step: nothing comes before or after the checkpoint.",
+            "A batch with fewer rows than ranks, or one of whose rows all are ignored on a rank.",
+            ddp.FAMILY.contract.breaks[1],
+        ),
+        excluded={
+            **ddp.FAMILY.contract.excluded,
+            "batch-norm": "each rank has running statistics of its own, and a checkpoint keeps one of them",
+            "late-group": "the job that loads makes its optimizer anew, with the groups of the first step",
+            "accumulate": "micro-batches are the wrapped families' own matter",
+            "unused": "DDP waits for the gradient of every parameter unless it is told to look for unused ones",
+            "conditional": "DDP waits for the gradient of every parameter unless it is told to look for unused ones",
+        },
+    ),
+    world=_most,
+    processes=_most,
+    parts=_parts,
+    obstacle=_obstacle,
+    exact=_exact,
+    context=_context,
+    standing=("dcp(world=2, onto=3)",),
+    cost=2.0,
+)

@@ -1,0 +1,73 @@
+"""Distributed checkpoints: when a trial applies, how the two jobs are written, what the reference makes of them."""
+
+import pytest
+from torch_cases import case, chain
+
+from d3bot.frameworks import families, obstacle, render
+from d3bot.spec import Case, Freeze, Group, Setting
+
+FAMILY = families("torch")["dcp"]
+
+
+def text(setting: str, **changes: object) -> str:
+    return render(case(**changes), Setting.parse(setting), "doc").text
+
+
+@pytest.mark.parametrize(
+    ("setting", "one", "why"),
+    [
+        ("dcp(world=2)", case(steps=2), ""),
+        ("dcp(world=2)", case(steps=1), "a step before it and one after it"),
+        ("dcp(world=2, onto=8)", case(batch=6), "without a row"),
+        ("dcp(world=2)", chain("linear", "batch_norm"), "running statistics"),
+        ("dcp(world=2)", case(freeze=(Freeze(layer="hidden"),)), ""),
+        ("dcp(world=2)", case(freeze=(Freeze(layer="hidden", at=1),)), "must not change"),
+        ("dcp(world=2)", case(groups=(Group(),)), ""),
+        ("dcp(world=2)", case(groups=(Group(layers=("out",), at=1),)), "the groups of the first step"),
+    ],
+)
+def test_where_the_promise_holds(setting: str, one: Case, why: str) -> None:
+    found = obstacle(one, Setting.parse(setting))
+    assert bool(found) is bool(why)
+    assert why in (found or "")
+
+
+@pytest.mark.parametrize(("setting", "most"), [("dcp(world=2, onto=3)", 3), ("dcp(world=4, onto=1)", 4)])
+def test_as_many_processes_as_the_larger_job_has_ranks(setting: str, most: int) -> None:
+    assert FAMILY.processes(Setting.parse(setting)) == most
+    assert f"WORLD = {most}\n" in text(setting)
+
+
+def test_the_checkpoint_comes_in_mid_training() -> None:
+    script = text("dcp(world=2, onto=3)", steps=5)
+    assert "SAVERS, LOADERS, SAVED = 2, 3, 2 " in script
+    assert "range(SAVED), rank, SAVERS, seen" in script
+    assert "range(SAVED, STEPS), rank, LOADERS, seen" in script
+
+
+def test_the_reference_has_as_many_shards_as_ranks_and_no_checkpoint() -> None:
+    reference, _, _ = text("dcp(world=2, onto=3)").partition("def train")
+    assert "ranks = SAVERS if step < SAVED else LOADERS" in reference
+    assert "(loss / ranks).backward()" in reference
+    assert "dcp." not in reference
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded", "sharded", "whole"),
+    [("fsdp2", "fsdp2", 2, 0), ("ddp", "fsdp2", 1, 1), ("fsdp2", "ddp", 1, 1), ("ddp", "ddp", 0, 2)],
+)
+def test_each_job_has_its_own_wrapper(saved: str, loaded: str, sharded: int, whole: int) -> None:
+    script = text(f"dcp(world=2, saved={saved}, loaded={loaded})")
+    assert script.count("wrapped = fully_shard(model)") == sharded
+    assert script.count("wrapped = DistributedDataParallel(model)") == whole
+    assert ("DTensor" in script) is (sharded > 0)
+
+
+def test_checkpoints_of_different_jobs_do_not_share_a_reference() -> None:
+    settings = ("dcp(world=2, onto=3)", "dcp(world=3, onto=2)", "dcp(world=3, onto=3)")
+    assert len({render(case(batch=12), Setting.parse(s), "doc").reference_key for s in settings}) == 3
+
+
+def test_rows_change_places_for_the_noise_only_where_they_stay_on_their_rank() -> None:
+    assert FAMILY.parts(case(batch=12), Setting.parse("dcp(world=2, onto=3)")) == 6
+    assert FAMILY.parts(case(batch=8), Setting.parse("dcp(world=2, onto=3)")) == 8
