@@ -50,6 +50,7 @@ def test_units(one: Case, setting: str, wrapped: list[str]) -> None:
         ("full_shard", "use_orig_params=True)"),
         ("shard_grad_op", "use_orig_params=True, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)"),
         ("no_shard", "use_orig_params=True, sharding_strategy=ShardingStrategy.NO_SHARD)"),
+        ("hybrid", "sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_mesh=mesh)"),
     ],
 )
 def test_strategy_of_all_units(sharding: str, written: str) -> None:
@@ -70,3 +71,27 @@ def test_every_fresh_case_becomes_python() -> None:
     for one in fresh_cases("torch", 4, 20):
         if obstacle(one, setting) is None:
             ast.parse(render(one, setting, "doc").text)
+
+
+@pytest.mark.parametrize(
+    ("setting", "written"),
+    [
+        ("fsdp1(world=2, group=tail)", "use_orig_params=True, process_group=group)"),
+        ("fsdp1(world=2, cpu_offload=true)", "use_orig_params=True, cpu_offload=CPUOffload(offload_params=True))"),
+    ],
+)
+def test_what_all_units_are_given(setting: str, written: str) -> None:
+    assert written in render(case(), Setting.parse(setting), "doc").text
+
+
+@pytest.mark.parametrize(
+    ("setting", "holds"),
+    [
+        ("fsdp1(world=4, sharding=hybrid)", True),
+        ("fsdp1(world=3, sharding=hybrid)", False),
+        ("fsdp1(world=2, sharding=hybrid)", False),
+        ("fsdp1(world=4, sharding=hybrid, group=tail)", False),
+    ],
+)
+def test_replicas_of_a_sharded_copy_need_an_even_number_of_ranks(setting: str, holds: bool) -> None:
+    assert (obstacle(case(batch=8), Setting.parse(setting)) is None) is holds

@@ -7,6 +7,7 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     EXACT,
+    GROUP,
     MICRO_BATCHES,
     NO_SYNC,
     PRECISION,
@@ -16,17 +17,27 @@ from d3bot.frameworks.torch.settings.common import (
     data_parallel,
     data_parallel_obstacle,
     exact_data_parallel,
+    group_context,
     layer_units,
     leaves_local,
+    processes_of,
     shards,
     world_of,
 )
 from d3bot.spec import Case, Setting
 
-_STRATEGIES = {"full_shard": "", "shard_grad_op": "SHARD_GRAD_OP", "no_shard": "NO_SHARD", "mixed": ""}
+_STRATEGIES = {
+    "full_shard": "",
+    "shard_grad_op": "SHARD_GRAD_OP",
+    "no_shard": "NO_SHARD",
+    "hybrid": "HYBRID_SHARD",
+    "mixed": "",
+}
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
+    if setting.get("sharding") == "hybrid" and (world_of(setting) not in (4, 6, 8) or setting.get("group") == "tail"):
+        return "two replicas of a sharded copy need 4, 6 or 8 ranks, and all of them"
     if (case.freeze or case.skips) and not layer_units(case, setting):
         return (
             "FSDP1 shows a frozen or unused parameter a zero gradient in a unit that trains: what can be read is not "
@@ -41,14 +52,21 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     text = model_text(case)
     sharding = str(FAMILY.value(setting, "sharding"))
     whole = "NO_SHARD" if sharding == "mixed" else ""
+    offload = setting.get("cpu_offload") is True
+    arguments = ", device_mesh=mesh" if sharding == "hybrid" else ""
+    arguments += ", process_group=group" if setting.get("group") == "tail" else ""
+    arguments += ", cpu_offload=CPUOffload(offload_params=True)" if offload else ""
     return {
         "strategy": _STRATEGIES[sharding],
+        "offload": offload,
+        "arguments": arguments,
         "units": [
             (text.access(name), whole if i % 2 == 0 else "") for i, name in enumerate(layer_units(case, setting))
         ],
         "no_sync": "model.no_sync()" if leaves_local(case, setting) else "",
         "contexts": ["nullcontext"] * leaves_local(case, setting),
         "scaler": 'ShardedGradScaler(device="cpu")' if case.mixed == "float16" else "",
+        **group_context(setting),
         **data_parallel(case, "own"),
     }
 
@@ -63,16 +81,20 @@ FAMILY = Family(
         NO_SYNC,
         Option(
             "sharding",
-            "strategy of all units; mixed: FULL_SHARD, but every other layer, from the first on, NO_SHARD",
+            "strategy of all units; hybrid: two replicas of a sharded copy; mixed: FULL_SHARD, but every other layer, "
+            "from the first on, NO_SHARD",
             "full_shard",
             tuple(_STRATEGIES),
         ),
+        Option("cpu_offload", "parameters and gradients are kept on the CPU", False, (False, True)),
+        GROUP,
     ),
     contract=Contract(
         promise="The full gradient of each parameter is the mean over the ranks of their own shards' gradients under "
         "every strategy; clip_grad_norm_ takes the norm of all of them.",
         source='"FULL_SHARD: Parameters, gradients, and optimizer states are sharded."; "NO_SHARD: ... replicated '
-        'across ranks similar to PyTorch\'s DistributedDataParallel API" (ShardingStrategy); "The norm is computed '
+        'across ranks similar to PyTorch\'s DistributedDataParallel API"; "HYBRID_SHARD: Apply FULL_SHARD within a '
+        'node, and replicate parameters across nodes." (ShardingStrategy); "The norm is computed '
         'over all parameters\' gradients as viewed as a single vector" (clip_grad_norm_); "If you want to inspect the '
         'gradients, you can use the summon_full_params method with with_grads=True"; "For use_orig_params=True, FSDP '
         'supports mixing frozen and non-frozen parameters"; "no_sync: ... gradients will be accumulated in module '
@@ -88,10 +110,11 @@ FAMILY = Family(
             "Parameters of several types in one unit.",
             *MICRO_BATCHES,
             *PRECISION,
+            "Hybrid sharding on less than 4 or an odd number of ranks.",
         ),
     ),
     world=world_of,
-    processes=world_of,
+    processes=processes_of,
     parts=shards,
     obstacle=_obstacle,
     exact=exact_data_parallel,
