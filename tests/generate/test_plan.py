@@ -48,7 +48,7 @@ def test_every_standing_setting_gets_eight_cases_or_most_that_allow_it() -> None
     counts = Counter(trial.setting for trial in runnable(plan(SEEDS[:8], [], FRESH, STANDING, PER_CASE["torch"])))
     cases = [*(seed.case for seed in SEEDS[:8]), *FRESH]
     allowed = {setting: sum(not refuses(case, setting) for case in cases) for setting in STANDING}
-    assert [str(s) for s in STANDING if counts[s] < min(8, 0.8 * allowed[s])] == []
+    assert [str(s) for s in STANDING if counts[s] < min(8, 0.6 * allowed[s])] == []
 
 
 def test_settings_that_most_cases_allow_are_balanced() -> None:

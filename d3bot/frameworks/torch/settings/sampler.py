@@ -98,7 +98,6 @@ FAMILY = Family(
         ),
         excluded={
             **ddp.FAMILY.contract.excluded,
-            "mixed": "lower precision is the other families' matter",
             "accumulate": "the sampler hands out a batch as one, and micro-batches are the other families' matter",
             "ignored-rows": "which rank the ignored rows come to is the sampler's choice, and one may have no other",
             "mixed": "a shuffle leaves it open which rows are rounded together",
