@@ -91,7 +91,9 @@ def test_what_all_units_are_given(setting: str, written: str) -> None:
         ("fsdp1(world=3, sharding=hybrid)", False),
         ("fsdp1(world=2, sharding=hybrid)", False),
         ("fsdp1(world=4, sharding=hybrid, group=tail)", False),
+        ("fsdp1(world=2, group=tail)", True),
+        ("fsdp1(world=2, cpu_offload=true)", False),
     ],
 )
-def test_replicas_of_a_sharded_copy_need_an_even_number_of_ranks(setting: str, holds: bool) -> None:
+def test_what_these_ranks_can_do(setting: str, holds: bool) -> None:
     assert (obstacle(case(batch=8), Setting.parse(setting)) is None) is holds

@@ -36,6 +36,8 @@ _STRATEGIES = {
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
+    if setting.get("cpu_offload") is True:
+        return 'offloading pins memory; without a GPU: "Cannot access accelerator device when none is available"'
     if setting.get("sharding") == "hybrid" and (world_of(setting) not in (4, 6, 8) or setting.get("group") == "tail"):
         return "two replicas of a sharded copy need 4, 6 or 8 ranks, and all of them"
     if (case.freeze or case.skips) and not layer_units(case, setting):
@@ -111,6 +113,7 @@ FAMILY = Family(
             *MICRO_BATCHES,
             *PRECISION,
             "Hybrid sharding on less than 4 or an odd number of ranks.",
+            "CPU offload without a GPU.",
         ),
     ),
     world=world_of,
