@@ -41,6 +41,7 @@ def features(case: Case) -> frozenset[str]:
         "odd-linear": any(op == "linear" and int(size) % 2 for op, size in sizes),
         "metrics": bool(case.metrics),
         "evaluate": case.evaluate,
+        "several-steps-at-once": case.steps_per_execution > 1,
         "slope": case.slope > 0,
         "running-mean": case.running_mean,
         "clip-l1": case.clip is not None and case.clip.order == "1",

@@ -4,12 +4,13 @@ from typing import Any
 
 from d3bot.frameworks.layers import KINDS
 from d3bot.generate.deal import Dealer
+from d3bot.generate.models import MOST_LAYERS
 from d3bot.spec import Case, Layer, Metric
 
 EXTRAS = (
     *("", "", "", "", "", "", "", ""),
     *("l2", "l2", "sum", "sample", "class", "ignored", "ema", "ema", "running", "thaw", "evaluate", "dropout"),
-    *("dropout", "on-batch", "on-batch"),
+    *("dropout", "on-batch", "on-batch", "at-once"),
 )
 """Accumulation is not among them: most strategies refuse it (keras-team/keras#20582), which a seed shows."""
 _NUMBERS: tuple[tuple[Metric, ...], ...] = (("mae",), ("mse", "rmse"), ("r2",), ("mae", "r2"))
@@ -25,8 +26,9 @@ def with_extra(case: Case, dealer: Dealer) -> Case:
     change: dict[str, Any] = {"slope": chance.choice((1.0, 2.0)) if norm and chance.random() < 0.7 else 0.0}
     if extra in ("ignored", "running", "thaw"):
         change["loop"] = "custom"
-    elif extra in ("evaluate", "on-batch") and not any(freeze.at for freeze in case.freeze):
-        change["loop"] = "fit" if extra == "evaluate" else "train_on_batch"
+    elif extra in ("evaluate", "on-batch", "at-once") and not any(freeze.at for freeze in case.freeze):
+        change["loop"] = "train_on_batch" if extra == "on-batch" else "fit"
+        change["steps_per_execution"] = 2 if extra == "at-once" else 1
         change |= {"evaluate": extra == "evaluate", "batch": case.batch + case.batch % 2}
     loop = change.get("loop", case.loop)
     match extra:
@@ -47,7 +49,7 @@ def with_extra(case: Case, dealer: Dealer) -> Case:
         case "thaw":
             layer = chance.choice([layer.name for layer in case.layers[:-1] if KINDS[layer.op].trainable])
             change |= {"freeze": [{"layer": layer, "at": 1, "until": 2}], "steps": max(3, case.steps)}
-        case "dropout":
+        case "dropout" if len(case.layers) < MOST_LAYERS:
             change["layers"] = _with_dropout(case.layers)
     change["metrics"] = _metrics(case, dealer, change.get("dtype", case.dtype)) if loop != "custom" else ()
     if norm and loop == "custom" and chance.random() < 0.5:

@@ -153,6 +153,7 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "compiler = aot_eager": ("torch",),
     "compiler = inductor": (),
     "compiler = xla": (),
+    "steps_per_execution": ("tensorflow",),
     "slope": ("tensorflow",),
     "running_mean": ("tensorflow",),
 }
@@ -202,6 +203,8 @@ class Case(Noun):
     skips: tuple[Skip, ...] = ()
     compiler: Literal["none", "eager", "aot_eager", "inductor", "xla"] = "none"
     """What compiles the model: a backend of `torch.compile`, or XLA for tensorflow."""
+    steps_per_execution: int = Field(default=1, ge=1, le=8)
+    """How many of the batches of one `fit` over all steps Keras runs at a time (loop = "fit" only)."""
     slope: float = Field(default=0.0, ge=0, le=10, allow_inf_nan=False)
     """By how much real-valued inputs rise from the first row of a batch to the last: shards differ in their mean."""
     running_mean: bool = False
@@ -251,6 +254,8 @@ class Case(Noun):
             raise ValueError(f'loop = "{self.loop}" exists for tensorflow only')
         if self.loop == "custom" and (self.metrics or self.evaluate):
             raise ValueError('metrics and evaluate are Keras\'s and need loop = "fit" or "train_on_batch"')
+        if self.steps_per_execution > 1 and (self.loop != "fit" or self.accumulate > 1):
+            raise ValueError('steps_per_execution needs loop = "fit", and no accumulate')
         if self.loop != "custom" and self.running_mean:
             raise ValueError('running_mean needs loop = "custom"')
         if self.loss != "cross_entropy" and (self.ignored or self.weights == "class"):

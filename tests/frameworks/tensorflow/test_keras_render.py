@@ -110,6 +110,7 @@ def test_options_of_a_setting(setting: str, written: str) -> None:
         ({"ema": 0.5, "loop": "fit"}, "SGD(0.1, use_ema=True, ema_momentum=0.5)"),
         ({"running_mean": True}, "aggregation=tf.VariableAggregation.MEAN"),
         ({"slope": 2.0}, "x = rng.standard_normal((12, 6)) + np.linspace(0, 2.0, 12).reshape((-1, 1))"),
+        ({"loop": "fit", "steps_per_execution": 2}, "steps_per_execution=1 if plain else 2)"),
         ({"loop": "train_on_batch"}, "logs = model.train_on_batch(x, target, return_dict=True)"),
         ({"loop": "fit", "evaluate": True}, "model.evaluate(x, target, batch_size=BATCH, verbose=0, return_dict=True)"),
         ({"freeze": (Freeze(layer="hidden", until=1),)}, 'if step == 1: model.get_layer("hidden").trainable = True'),
