@@ -47,7 +47,7 @@ def text(one: Case) -> str:
 
 
 def test_every_operation_of_the_catalogue_is_in_the_table() -> None:
-    assert set(WRITTEN) == set(KINDS)
+    assert set(WRITTEN) == {name for name, kind in KINDS.items() if "tensorflow" in kind.frameworks}
 
 
 @pytest.mark.parametrize("op", WRITTEN)
