@@ -47,6 +47,7 @@ TABLE: list[tuple[str, Case, str, str]] = [
         "one server holds every variable whole",
     ),
     ("shards", case(), "parameter_server(workers=1, servers=2, partitioner=fixed)", ""),
+    ("NCCL without a GPU", case(), "mirrored(replicas=2, ops=nccl)", "No OpKernel was registered"),
     ("a batch for every replica", case(), "mirrored(replicas=3, input=function)", ""),
     ("unequal batches", case(batch=7), "mirrored(replicas=2, input=function)", "do not divide by 2 into batches"),
     ("a replica without a batch", case(batch=7), "mirrored(replicas=2, input=tail)", ""),

@@ -19,6 +19,8 @@ _OPS = {
     "collective": "",
     "nccl": ", tf.distribute.NcclAllReduce()",
 }
+_NO_KERNEL = "No OpKernel was registered to support Op 'NcclAllReduce' on a CPU"
+"""What the library says to NCCL without a GPU."""
 _INPUTS = ("dataset", "function", "tail")
 
 
@@ -31,6 +33,8 @@ def _uneven(case: Case, setting: Setting) -> bool:
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
+    if FAMILY.value(setting, "ops") == "nccl":
+        return _NO_KERNEL
     given = _input(setting)
     if given != "dataset":
         if case.loop != "custom":
