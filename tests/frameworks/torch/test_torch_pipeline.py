@@ -95,6 +95,13 @@ def test_only_looped_bfs_adds_in_another_order(schedule: str, name: str, exact: 
     assert FAMILIES["pp"].exact(DEEP, pipeline(schedule), parse_name(name)) is exact
 
 
+@pytest.mark.parametrize(("count", "exact"), [(2, True), (3, False), (4, True), (6, False)])
+def test_dividing_by_the_number_of_micro_batches_is_exact_for_a_power_of_two(count: int, exact: bool) -> None:
+    setting = Setting.parse(f"pp(world=2, microbatches={count})")
+    assert FAMILIES["pp"].exact(DEEP, setting, parse_name("step 1 grad 0.0.weight")) is exact
+    assert FAMILIES["pp"].exact(DEEP, setting, parse_name("step 0 loss 1"))
+
+
 @pytest.mark.parametrize(
     ("setting", "written"),
     [

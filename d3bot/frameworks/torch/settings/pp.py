@@ -56,8 +56,7 @@ def stage_cuts(case: Case, setting: Setting) -> tuple[int, ...] | None:
     """
     stages = _schedule(setting).stages(world_of(setting))
     count = sum(len(own) for own in stages)
-    frozen = {freeze.layer for freeze in case.freeze} | {skip.layer for skip in case.skips}
-    trains = [KINDS[layer.op].trainable and layer.name not in frozen for layer in case.layers]
+    trains = _trains(case)
 
     def fits(cuts: tuple[int, ...]) -> bool:
         busy = [any(trains[start:end]) for start, end in pairwise((0, *cuts, len(trains)))]
@@ -67,6 +66,18 @@ def stage_cuts(case: Case, setting: Setting) -> tuple[int, ...] | None:
         return sum((end - start) ** 2 for start, end in pairwise((0, *cuts, len(trains))))
 
     return min(filter(fits, combinations(pipeline_cuts(case), count - 1)), key=unevenness, default=None)
+
+
+def every_stage_trains(case: Case, setting: Setting) -> bool:
+    """Return whether every stage, not only every rank, has a layer that trains in every step; False without cuts."""
+    trains, cuts = _trains(case), stage_cuts(case, setting)
+    return cuts is not None and all(any(trains[start:end]) for start, end in pairwise((0, *cuts, len(trains))))
+
+
+def _trains(case: Case) -> list[bool]:
+    """Return for each layer whether it has parameters that are trained in every step."""
+    idle = {freeze.layer for freeze in case.freeze} | {skip.layer for skip in case.skips}
+    return [KINDS[layer.op].trainable and layer.name not in idle for layer in case.layers]
 
 
 def micro_batches(setting: Setting) -> int:
@@ -105,9 +116,13 @@ def obstacle(case: Case, setting: Setting) -> str | None:
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     """Every schedule but one adds the micro-batches' gradients in their order; looped BFS goes backward from the last.
 
-    Before any gradient is used, its losses are the same numbers all the same.
+    A schedule divides the gradients by the number of micro-batches at the end, the reference each loss at the start:
+    the same numbers only where dividing is exact, which is for a power of 2.  Before any gradient is used, the losses
+    are the same numbers all the same.
     """
-    return _schedule(setting).name != "ScheduleLoopedBFS" or (name.step == 0 and name.role == "loss")
+    if name.step == 0 and name.role == "loss":
+        return True
+    return _schedule(setting).name != "ScheduleLoopedBFS" and micro_batches(setting).bit_count() == 1
 
 
 def context(case: Case, setting: Setting) -> Mapping[str, Any]:
@@ -145,7 +160,8 @@ FAMILY = Family(
         'than or equal to the number of stages" '
         "(torch.distributed.pipelining.schedules, 2.13)",
         reference="The micro-batches one after the other in one process, each loss divided by their number.",
-        exact="To the last bit: each stage adds the same numbers in the same order. Looped BFS: the noise bound.",
+        exact="To the last bit, with a number of micro-batches that is a power of 2: each stage adds the same numbers in "
+        "the same order. Other numbers and looped BFS: the noise bound.",
         breaks=(
             "Clipping by norm: each rank sees its own stages' parameters only.",
             "A batch that does not divide into the micro-batches.",

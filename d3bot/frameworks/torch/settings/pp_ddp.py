@@ -25,6 +25,13 @@ def obstacle(case: Case, setting: Setting) -> str | None:
     return pp.obstacle(case.model_copy(update={"batch": case.batch // _COPIES}), pipeline(setting))
 
 
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    why = obstacle(case, setting)
+    if why is None and not pp.every_stage_trains(case, pipeline(setting)):
+        return "DistributedDataParallel refuses a stage without a parameter that requires a gradient"
+    return why
+
+
 def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     """Only the first losses: the copies' sums over their micro-batches are added to each other at the end."""
     return name.step == 0 and name.role == "loss"
@@ -70,6 +77,7 @@ FAMILY = Family(
         CONTRACT,
         source=f'{CONTRACT.source}; "This container provides data parallelism by synchronizing gradients across each '
         'model replica" (torch.nn.parallel.DistributedDataParallel, 2.13)',
+        breaks=(*CONTRACT.breaks, "A stage without a parameter that requires a gradient: DDP refuses it."),
         excluded={
             **CONTRACT.excluded,
             "late-freeze": "parameters must not change after DDP has wrapped them",
@@ -79,7 +87,7 @@ FAMILY = Family(
     world=world_of,
     processes=world_of,
     parts=lambda case, setting: _COPIES * pp.micro_batches(pipeline(setting)),
-    obstacle=obstacle,
+    obstacle=_obstacle,
     exact=exact,
     context=lambda case, setting: context(case, setting, "ddp"),
     standing=(),
