@@ -160,8 +160,8 @@ FAMILY = Family(
         'than or equal to the number of stages" '
         "(torch.distributed.pipelining.schedules, 2.13)",
         reference="The micro-batches one after the other in one process, each loss divided by their number.",
-        exact="To the last bit, with a number of micro-batches that is a power of 2: each stage adds the same numbers in "
-        "the same order. Other numbers and looped BFS: the noise bound.",
+        exact="To the last bit with a number of micro-batches that is a power of 2: each stage adds the same numbers "
+        "in the same order. Other numbers and looped BFS: the noise bound.",
         breaks=(
             "Clipping by norm: each rank sees its own stages' parameters only.",
             "A batch that does not divide into the micro-batches.",
