@@ -3,7 +3,7 @@
 import ast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras_cases import TOKENS, case, layer
 
@@ -16,6 +16,7 @@ FUNCTIONS = {"build", "data", "reference", "distributed", "main"}
 
 
 @given(index=st.integers(0, 300), setting=st.sampled_from(SETTINGS))
+@settings(deadline=None)  # the first script compiles the templates
 def test_every_fresh_case_becomes_a_script_with_the_interface(index: int, setting: Setting) -> None:
     one = fresh_cases("tensorflow", 5, index + 1)[index] if index < 40 else fresh_cases("tensorflow", index, 1)[0]
     if obstacle(one, setting):
