@@ -1,10 +1,14 @@
 """What the frameworks' renderers share: the context of every template, and the Script around the text."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Family, Script, View
 from d3bot.spec import Case, Setting, short_hash
+
+_CONSTANT = re.compile(r"([A-Z]+) = ")
+"""A constant of the script: two settings share a reference only if those that it reads are equal."""
 
 
 def common_context(
@@ -27,9 +31,10 @@ def common_context(
 def assemble(family: Family, case: Case, setting: Setting, env: Mapping[str, str], half: str, text: str) -> Script:
     """Return the Script of a rendered text; `half` is the part of it that the reference runs."""
     parts = family.parts(case, setting)
+    constants = [line for line in text.splitlines() if (match := _CONSTANT.match(line)) and match[1] in half]
     return Script(
         text=text,
-        reference_key=short_hash(f"{half} {case.dtype} {case.batch} {case.steps} {parts}"),
+        reference_key=short_hash("\n".join([*constants, half, case.dtype, str(parts)])),
         env=env,
         processes=family.processes(setting),
         world=family.world(setting),

@@ -78,7 +78,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     text = tidy(_JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half))
     if case.steps == 1:
         text = unrolled(text)
-    return assemble(family, case, setting, ENV, "\n".join([*context["constants"], half]), text)
+    return assemble(family, case, setting, ENV, half, text)
 
 
 def _divisor(context: Mapping[str, Any]) -> str:

@@ -47,6 +47,11 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
         )
     if case.casts and not layer_units(case, setting):
         return "FSDP1 flattens the parameters of a unit into one, and they must be of one type"
+    if case.mixed != "none" and case.tie:
+        return (
+            "autocast keeps one cast of a weight for both its users where it is a leaf, as FSDP1's is not: its gradients "
+            "are rounded before they are added, not after"
+        )
     return data_parallel_obstacle(case, setting)
 
 
@@ -110,6 +115,7 @@ FAMILY = Family(
             "Frozen or unused and trained parameters in one unit: gradients can be read in summon_full_params alone, "
             "which shows those as zero instead of none.",
             "Parameters of several types in one unit.",
+            "Tied weights under autocast: its cache of casts holds leaves, which FSDP1's parameters are not.",
             *MICRO_BATCHES,
             *PRECISION,
             "Hybrid sharding on less than 4 or an odd number of ranks.",
