@@ -7,8 +7,8 @@ from typing import Any
 from d3bot.frameworks.base import Family, Script, View
 from d3bot.spec import Case, Setting, short_hash
 
-_CONSTANT = re.compile(r"([A-Z]+) = ")
-"""A constant of the script: two settings share a reference only if those that it reads are equal."""
+_CONSTANTS = re.compile(r"([A-Z]+(?:, [A-Z]+)*) = .*")
+"""Constants of the script: two settings share a reference only if those that it reads are equal."""
 
 
 def common_context(
@@ -31,7 +31,8 @@ def common_context(
 def assemble(family: Family, case: Case, setting: Setting, env: Mapping[str, str], half: str, text: str) -> Script:
     """Return the Script of a rendered text; `half` is the part of it that the reference runs."""
     parts = family.parts(case, setting)
-    constants = [line for line in text.splitlines() if (match := _CONSTANT.match(line)) and match[1] in half]
+    defined = [match for match in map(_CONSTANTS.match, text.splitlines()) if match]
+    constants = [match[0] for match in defined if any(name in half for name in match[1].split(", "))]
     return Script(
         text=text,
         reference_key=short_hash("\n".join([*constants, half, case.dtype, str(parts)])),
