@@ -63,7 +63,9 @@ def draw_optimizer(dealer: Dealer, framework: Framework) -> Optimizer:
     if name == "adam":
         return Optimizer(name="adam", lr=chance.choice((0.002, 0.005, 0.01, 0.02)), decay_rate=decay_rate)
     if name == "adagrad" or name == "rmsprop":
-        return Optimizer(name=name, lr=chance.choice((0.002, 0.005, 0.01)), decay_rate=decay_rate)
+        # The first step of RMSprop is ten times its rate, that of Adagrad just its rate.
+        rates = (0.005, 0.01, 0.02) if name == "adagrad" else (0.0005, 0.001, 0.002)
+        return Optimizer(name=name, lr=chance.choice(rates), decay_rate=decay_rate)
     if name == "adamw":
         return Optimizer(
             name="adamw",

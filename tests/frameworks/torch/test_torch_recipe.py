@@ -252,6 +252,8 @@ NORMED = case(layers=(layer("n", "batch_norm", "x"), layer("a", "linear", "n", u
         (with_(**BRAIN, steps=1), "ddp(world=3)", ""),
         (with_(**BRAIN, clip=Clip(limit=1.0)), "fsdp2(world=2)", "may become other numbers"),
         (with_(**BRAIN, accumulate=2), "ddp(world=2)", "rounded by itself"),
+        (with_(**BRAIN, tie=(Tie(layer="c", to="a"),)), "fsdp1(world=2)", "rounded before they are added"),
+        (with_(**BRAIN, tie=(Tie(layer="c", to="a"),)), "ddp(world=2)", ""),
         (with_(**BRAIN), "tp(world=2)", "rounded to the lower precision"),
         (with_(**BRAIN), "pp(world=2)", "forward pass"),
         (with_(**BRAIN), "ddp(world=2, comm_hook=fp16)", "rounded twice"),
