@@ -49,8 +49,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
         return "FSDP1 flattens the parameters of a unit into one, and they must be of one type"
     if case.mixed != "none" and case.tie:
         return (
-            "autocast keeps one cast of a weight for both its users where it is a leaf, as FSDP1's is not: gradients are "
-            "rounded before they are added, not after"
+            "autocast keeps one cast of a weight for both its users where it is a leaf, as FSDP1's is not: gradients "
+            "are rounded before they are added, not after"
         )
     return data_parallel_obstacle(case, setting)
 
