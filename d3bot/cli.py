@@ -34,7 +34,7 @@ from d3bot.cli_options import (
     SettingGlobs,
     Workers,
 )
-from d3bot.config import Config, load_config
+from d3bot.config import Config, default_workers, load_config
 from d3bot.doctor import Check, diagnose, preflight
 from d3bot.flow.bisect import bisect_source
 from d3bot.flow.evidence import known_findings
@@ -232,7 +232,7 @@ def shrink(
     run_dir, _, trial = source.rpartition(":")
     if not run_dir or not trial:
         raise SpecError(f"shrink {source}: write RUN:TRIAL, a run folder and a trial of its verdicts.jsonl")
-    count = workers or max(1, len(os.sched_getaffinity(0)))
+    count = workers or default_workers()
     try:
         result = shrink_trial(Path(run_dir), trial, out, build or "", load_config(config), count, seconds)
     except KeyboardInterrupt:
@@ -489,7 +489,7 @@ def _config(file: Path | None, told: Mapping[str, Any] | None = None, **given: A
     values = dict(told or {}) | {name: value for name, value in given.items() if value is not None}
     loaded = load_config(file, cli=values | ({"workers": workers} if workers else {}))
     if "workers" not in loaded.model_fields_set:
-        loaded = loaded.model_copy(update={"workers": max(1, len(os.sched_getaffinity(0)))})
+        loaded = loaded.model_copy(update={"workers": default_workers()})
     if not loaded.builds:
         loaded = loaded.model_copy(update={"builds": tuple(PINNED.values())})
     if "seeds" not in loaded.model_fields_set and not Path("seeds").is_dir():

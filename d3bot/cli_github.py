@@ -16,7 +16,7 @@ from rich.console import Console
 
 from d3bot import __version__
 from d3bot.cli_options import ConfigFile, JsonFlag, QuietFlag, Seed, SeedsFolder, SettingGlobs, Workers
-from d3bot.config import TrackerConfig, load_config
+from d3bot.config import TrackerConfig, default_workers, load_config
 from d3bot.doctor import preflight
 from d3bot.findings.lifecycle import Decision
 from d3bot.findings.markdown import code, line, plain
@@ -122,7 +122,7 @@ def check(
 ) -> None:
     """Run the same trials on both builds; exit 1 only if the head is worse, 3 if that cannot be said."""
     given = {"seeds": seeds, "fresh": fresh, "settings": settings or None, "seed": seed}
-    given["workers"] = workers or max(1, len(os.sched_getaffinity(0)))
+    given["workers"] = workers or default_workers()
     loaded = load_config(config, cli=given)
     if "seeds" not in loaded.model_fields_set and not Path("seeds").is_dir():
         loaded = loaded.model_copy(update={"seeds": data_folder("seeds")})

@@ -244,6 +244,14 @@ class Config(Noun):
         return self
 
 
+def default_workers() -> int:
+    """Return how many trials run at the same time unless somebody says otherwise: one more than there are cores.
+
+    A trial does not compute all the time: its processes are started and joined, and libraries sleep in between.
+    """
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def load_config(
     file: Path | None = None, environ: Mapping[str, str] | None = None, cli: Mapping[str, Any] | None = None
 ) -> Config:

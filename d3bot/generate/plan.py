@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from d3bot.frameworks import canonical_setting, cost, obstacle
 from d3bot.spec import Case, Framework, Origin, Seed, Setting, SpecError, Trial
 
-PER_CASE: Mapping[Framework, int] = {"torch": 10, "tensorflow": 3}
+PER_CASE: Mapping[Framework, int] = {"torch": 8, "tensorflow": 3}
 """How many applicable settings a case gets unless somebody says otherwise."""
 
 FEWEST = 3
 """How many settings a seed gets that names some of its own: what it was made for, and the rule between any two."""
 
-EXPLORED: Mapping[Framework, int] = {"torch": 4, "tensorflow": 1}
+EXPLORED: Mapping[Framework, int] = {"torch": 3, "tensorflow": 1}
 """How many settings a fresh case gets beyond those, from all that the options allow, to cover what is not covered."""
 
 _REFERENCE_COST: Mapping[Framework, float] = {"torch": 1.0, "tensorflow": 15.0}

@@ -82,6 +82,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=_exact,
     context=_context,
-    standing=("dtensor(replicas=2, model=2)",),
+    standing=(),
     cost=10.0,
 )
