@@ -76,7 +76,7 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         accumulate=accumulate,
         groups=draw_groups(dealer, trainable, steps, extra == "late-group") if grouped else (),
         skips=_skips(dealer, model.spare, extra, steps),
-        casts=_casts(dealer, model.layers, extra),
+        casts=_casts(dealer, model.layers, extra) if not model.tie else (),  # a shared weight has one type
         mixed=_MIXED.get(extra, "none"),
         recompute=_recompute(dealer, model.layers, extra),
         reentrant=extra == "reentrant",

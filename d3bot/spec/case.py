@@ -283,6 +283,10 @@ class Case(Noun):
                     raise ValueError(f"{field}: there is no layer {name!r}")
         if self.layers[-1].name in {skip.layer for skip in self.skips}:
             raise ValueError(f"skips: {self.layers[-1].name} is the model's output and cannot be left out")
+        cast = {item.layer: item.dtype for item in self.casts}
+        for tie in self.tie:
+            if cast.get(tie.layer) != cast.get(tie.to):
+                raise ValueError(f"casts: {tie.layer} and {tie.to} share a weight; cast both to one type, or neither")
         times = [("freeze", item.until) for item in self.freeze] + [("groups", item.at) for item in self.groups]
         for field, at in times + [("skips", item.at) for item in self.skips]:
             if at is not None and at >= self.steps:

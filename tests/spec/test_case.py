@@ -138,6 +138,10 @@ def test_a_number_is_one_however_it_is_written(number: float) -> None:
         ({"freeze": [{"layer": "fc1", "at": 1, "until": 1}]}, "freeze.0: until = 1 must come after at = 1"),
         ({"freeze": [{"layer": "fc1", "until": 2}]}, "freeze: step 2 never comes in 2 steps"),
         ({"groups": [{"layers": ["fc1"]}, {"layers": ["fc1"]}]}, "groups: a layer is in two groups"),
+        (
+            {"tie": [{"layer": "fc2", "to": "fc1"}], "casts": [{"layer": "fc1", "dtype": "bfloat16"}]},
+            "casts: fc2 and fc1 share a weight; cast both to one type, or neither",
+        ),
         ({"skips": [{"layer": "fc2"}]}, "skips: fc2 is the model's output and cannot be left out"),
         ({"mixed": "float16"}, "mixed = float16 lowers float32 and leaves float64 as it is; use float32"),
         ({"reentrant": True}, "reentrant says how layers are recomputed and needs some in recompute"),

@@ -52,6 +52,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=_exact,
     context=_context,
-    standing=("central_storage(replicas=2)",),
+    standing=(),
     cost=8.0,
 )

@@ -95,6 +95,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=_exact,
     context=_context,
-    standing=("multi_worker(workers=2)",),
-    cost=10.0,
+    standing=(),
+    cost=24.0,
 )

@@ -79,6 +79,7 @@ FAMILY = Family(
             "batch-norm": _STATISTICS,
             "sync-batch-norm": _STATISTICS,
             "late-freeze": "which layers are frozen is no part of a checkpoint",
+            "thaw": "which layers are frozen is no part of a checkpoint",
         },
     ),
     world=_replicas,
@@ -87,6 +88,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     exact=_exact,
     context=_context,
-    standing=("restore(replicas=2, into=3)",),
-    cost=10.0,
+    standing=(),
+    cost=16.0,
 )

@@ -19,11 +19,11 @@ _MEASURES = {
     "best": "output.argmax(dim=-1)",
     "worst": "output.argmin(dim=-1)",
     "row": "output.argmax(dim=0)",
-    "energy": "(output.square().sum(dim=-1) + 1).log()",
+    "energy": "(output.square().sum(dim=-1) + 1).sqrt()",
     "share": "output.softmax(dim=-1).sum(dim=0).add(1).div(len(output) + output.shape[-1])",
 }
 """Metrics of the prediction while it is a DTensor: the best and the worst class, the row in which each class is
-largest, the logarithm of the energy, the classes' shares.
+largest, the root of the energy and one, the classes' shares.
 
 Their reductions run over sharded dimensions, and one is added to each sum while it is still to be reduced.
 """
