@@ -30,24 +30,28 @@ def gather(
     previous: Path,
     builds: Mapping[Framework, Build],
     failing: Collection[str],
+    shown: Collection[str],
     out: Path,
     times: int,
     shard: Shard,
 ) -> list[Evidence]:
     """Run the scripts of the previous run's findings of which no key fails in this one; return how they did.
 
-    They are kept in fixed/, the results in evidence.json.  Each shard takes its part of the keys.  Only verified
-    findings of a framework that has a build here count.
+    They are kept in fixed/, the results in evidence.json.  What fails (`failing`: symptoms and names) but is not among
+    this run's findings (`shown`: their names), because there was no time to look into it, is kept there as it is.
+    Each shard takes its part of the keys.  Only verified findings of a framework that has a build here count.
     """
-    mine = [
+    known = [
         folder
         for folder in known_findings(previous)
         if folder.finding.verified
-        and not folder.finding.names & set(failing)
-        and not set(folder.finding.symptoms) & set(failing)
         and folder.finding.build.framework in builds
         and zlib.crc32(folder.finding.key.encode()) % shard.count == shard.index - 1
     ]
+    mine = [folder for folder in known if not (folder.finding.names | set(folder.finding.symptoms)) & set(failing)]
+    for folder in known:
+        if folder not in mine and not folder.finding.names & set(shown):
+            shutil.copytree(folder.path, out / FIXED / folder.finding.key)
     mine.sort(key=lambda folder: (folder.finding.first_seen, folder.finding.key), reverse=True)
     ends = time.monotonic() + _SECONDS
     items = []

@@ -4,7 +4,7 @@ import concurrent.futures
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from d3bot.findings.group import Group
@@ -44,7 +44,7 @@ def look_into(
     previous run, whose smallest trials are tried first.  What there is no time for is said, and planned again.
     """
     desk = _Desk(harness, trials, context, before, time.monotonic() + seconds, say)
-    waiting = deque(spread(groups))
+    waiting = deque(spread(groups, {symptom for finding in before for symptom in (finding.key, *finding.symptoms)}))
     desk.symptoms.update(group.key for group in groups)
     with concurrent.futures.ThreadPoolExecutor(workers) as threads:
         running: set[concurrent.futures.Future[list[Group]]] = set()
@@ -60,17 +60,18 @@ def look_into(
     return desk.close()
 
 
-def spread(groups: Sequence[Group]) -> list[Group]:
-    """Return the groups so that each setting's first key comes before any setting's second.
+def spread(groups: Sequence[Group], known: Collection[str] = ()) -> list[Group]:
+    """Return the groups so that each setting's first key comes before any setting's second, and what is known last.
 
-    A setting that is broken as a whole fails under many keys; they must not use up the time of the others.
+    A setting that is broken as a whole fails under many keys; they must not use up the time of the others, nor must
+    what the previous run found already use up that of what it had no time for.
     """
     seen: Counter[str] = Counter()
-    turns: list[tuple[int, int]] = []
+    turns: list[tuple[bool, int, int]] = []
     for group in groups:
-        turns.append((seen[group.representative.setting], len(turns)))
+        turns.append((group.key in known, seen[group.representative.setting], len(turns)))
         seen[group.representative.setting] += 1
-    return [groups[place] for _, place in sorted(turns)]
+    return [groups[place] for _, _, place in sorted(turns)]
 
 
 @dataclass

@@ -114,7 +114,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
     ends = began + 60 * config.minutes if config.minutes else None
 
     def log(text: str) -> None:
-        console.print(text, highlight=False, markup=False)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
         console.print(f"seed of the fresh cases: {run.seed}", highlight=False)
@@ -164,10 +164,10 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
                 writer.append(verdict)
             ordered = [looked.changed.get(verdict.trial, verdict) for verdict in ordered]
         if look and before:
-            failing = {verdict.key for verdict in ordered if verdict.failing}
-            failing |= {name for finding in findings for name in finding.names}
+            shown = {name for finding in findings for name in finding.names}
+            failing = shown | {verdict.key for verdict in ordered if verdict.failing}
             of_framework = {build.framework: build for build in builds}
-            gather(before.folder, of_framework, failing, out, config.confirmations, config.shard)
+            gather(before.folder, of_framework, failing, shown, out, config.confirmations, config.shard)
         seconds = round(run.seconds + time.monotonic() - began, 1)
         night = _finish(out, run, trials, ordered, findings, before, seconds, writer, config.templates)
     return night
@@ -175,7 +175,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
 
 def _resolve_all(specs: Sequence[str], config: Config, console: Console) -> tuple[Build, ...]:
     def log(text: str) -> None:
-        console.print(text, highlight=False, markup=False)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     builds = tuple(resolved(spec, config, log) for spec in specs)
     frameworks = [build.framework for build in builds]
@@ -300,7 +300,7 @@ def _make_findings(
             [finding for finding in known if finding.case.framework == framework],
             config.workers,
             FINDING_SECONDS,
-            lambda text: console.print(text, highlight=False, markup=False),
+            lambda text: console.print(" ".join(text.split()), highlight=False, markup=False, soft_wrap=True),
         )
         everything.findings += looked.findings
         everything.changed |= looked.changed

@@ -40,34 +40,41 @@ def codes(monkeypatch):
 
 
 def test_what_fails_again_and_what_was_never_verified_is_no_matter_of_evidence(before, codes, tmp_path):
-    (item,) = gather(before, {"torch": NEWER}, {OTHER}, tmp_path / "out", 3, Shard())
+    (item,) = gather(before, {"torch": NEWER}, {OTHER}, {OTHER}, tmp_path / "out", 3, Shard())
     assert (item.key, item.runs, item.passed, item.script) == (KEY, 3, 3, script_hash("print(1)\n"))
     assert codes.ran == ["print(1)\n"] * 3
     assert load_evidence(tmp_path / "out") == [item]
     assert [folder.finding.key for folder in known_findings(tmp_path / "out")] == [KEY]
 
 
+def test_what_fails_but_was_not_looked_into_is_kept_and_not_asked(before, codes, tmp_path):
+    assert gather(before, {"torch": NEWER}, {KEY, OTHER}, {OTHER}, tmp_path / "out", 3, Shard()) == []
+    assert codes.ran == []
+    assert [folder.finding.key for folder in known_findings(tmp_path / "out")] == [KEY]
+
+
 def test_the_first_failure_ends_the_asking(before, codes, tmp_path):
     codes.given += [0, 1]
-    (item,) = gather(before, {"torch": NEWER}, {OTHER}, tmp_path / "out", 3, Shard())
+    (item,) = gather(before, {"torch": NEWER}, {OTHER}, {OTHER}, tmp_path / "out", 3, Shard())
     assert (item.runs, item.passed, item.outcome) == (2, 1, "exit 1")
 
 
 def test_a_later_run_goes_on_from_what_was_kept(before, codes, tmp_path):
-    gather(before, {"torch": NEWER}, set(), tmp_path / "second", 1, Shard())
-    items = gather(tmp_path / "second", {"torch": NEWER}, set(), tmp_path / "third", 1, Shard())
+    gather(before, {"torch": NEWER}, set(), set(), tmp_path / "second", 1, Shard())
+    items = gather(tmp_path / "second", {"torch": NEWER}, set(), set(), tmp_path / "third", 1, Shard())
     assert {item.key for item in items} == {KEY, OTHER}
 
 
 def test_each_shard_takes_its_part(before, codes, tmp_path):
     parts = [
-        gather(before, {"torch": NEWER}, set(), tmp_path / f"s{i}", 1, Shard(index=i, count=4)) for i in range(1, 5)
+        gather(before, {"torch": NEWER}, set(), set(), tmp_path / f"s{i}", 1, Shard(index=i, count=4))
+        for i in range(1, 5)
     ]
     assert sorted(item.key for part in parts for item in part) == sorted([KEY, OTHER])
 
 
 def test_a_framework_without_a_build_is_not_asked(before, codes, tmp_path):
-    assert gather(before, {}, set(), tmp_path / "out", 1, Shard()) == []
+    assert gather(before, {}, set(), set(), tmp_path / "out", 1, Shard()) == []
     assert not (tmp_path / "out").exists()
 
 

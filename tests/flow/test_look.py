@@ -10,7 +10,7 @@ from d3bot.flow import look as module
 from d3bot.flow.finding import Context
 from d3bot.flow.harness import Judged
 from d3bot.flow.keying import symptom_key_of
-from d3bot.flow.look import Looked, look_into
+from d3bot.flow.look import Looked, look_into, spread
 from d3bot.judge import Difference, Judgement
 from d3bot.spec import Case, Finding, First, Setting, Trial, Verdict, parse_name
 from tests.findings.samples import BUILD
@@ -133,3 +133,17 @@ def test_a_failure_that_is_gone_is_flaky_and_no_finding(tmp_path: Path) -> None:
     result = looked(lambda case, setting: next(times, ""), [trial("ddp(world=2)")], tmp_path)
     assert not result.findings
     assert [verdict.kind for verdict in result.changed.values()] == ["flaky"]
+
+
+def test_every_setting_has_its_turn_and_what_is_known_waits() -> None:
+    roles = {"ddp(world=2)": ("grad", "loss"), "tp(world=2)": ("grad",), "pp(world=2)": ("param",)}
+    judged = [
+        Library(lambda case, setting, role=role: role).run(trial(setting, seed=i))
+        for setting, shown in roles.items()
+        for i, role in enumerate(shown)
+    ]
+    groups = group_failing([each.verdict for each in judged], {each.trial.case.id: each.trial.case for each in judged})
+    known = {group.key for group in groups if group.representative.setting == "pp(world=2)"}
+    turns = [group.representative.setting for group in spread(groups, known)]
+    assert sorted(turns[:2]) == ["ddp(world=2)", "tp(world=2)"]
+    assert turns[2:] == ["ddp(world=2)", "pp(world=2)"]
