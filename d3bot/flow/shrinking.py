@@ -4,7 +4,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from d3bot.builds import resolve
 from d3bot.builds.candidates import spec_of
 from d3bot.config import Config
 from d3bot.engine.pace import Pace
@@ -12,6 +11,7 @@ from d3bot.engine.pool import Pool
 from d3bot.flow.finding import find_smallest, write_narrowest
 from d3bot.flow.harness import Harness
 from d3bot.flow.plan_file import load_plan
+from d3bot.flow.resolved import resolved
 from d3bot.frameworks import script_env
 from d3bot.history.files import write_atomic
 from d3bot.history.folder import load_run
@@ -59,7 +59,7 @@ def shrink_trial(
     spec = build or (spec_of(mine) if mine else "")
     if not spec:
         raise SpecError(f"{run_dir}: has no build of {framework}; give --build")
-    used = resolve(spec, config.cache, framework=framework, index=config.index)
+    used = resolved(spec, config, framework=framework)
     if used.framework != framework:
         raise SpecError(f"--build {build}: is not {framework}, of which the trial is")
     out.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         dealer.deal("theme", THEMES),
         Taste(dealer.chance("model"), dealer.deal("odd", _ODD)),
         "cross_entropy" if extra in ("class-weights", "ignored") else loss,
-        quirk == "tied",
+        quirk == "tied" and extra != "cast",  # a shared weight has one type
         extra in ("unused", "conditional"),
     )
     if extra in _MIXED and any(layer.op in ("gru", "lstm") for layer in model.layers):
@@ -76,7 +76,7 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         accumulate=accumulate,
         groups=draw_groups(dealer, trainable, steps, extra == "late-group") if grouped else (),
         skips=_skips(dealer, model.spare, extra, steps),
-        casts=_casts(dealer, model.layers, extra) if not model.tie else (),  # a shared weight has one type
+        casts=_casts(dealer, model.layers, extra),
         mixed=_MIXED.get(extra, "none"),
         recompute=_recompute(dealer, model.layers, extra),
         reentrant=extra == "reentrant",

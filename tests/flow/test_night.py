@@ -113,7 +113,8 @@ def test_a_planted_fault_is_found_proved_filed_once_and_seen_fixed(
 def test_a_killed_run_loses_at_most_the_trials_in_flight_and_is_resumed(torch_build: Build, tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [sys.executable, "-m", "d3bot", "run", "--build", spec_of(torch_build), "--seeds", "none"]
-    command += ["--fresh", "6", "--settings", "ddp*", "--settings", "fsdp2*", "--workers", "2", "--out", str(out)]
+    command += ["--fresh", "6", "--settings", "ddp(world=2)", "--settings", "fsdp2(world=2)"]
+    command += ["--workers", "2", "--out", str(out)]
     process = subprocess.Popen([*command, "--seed", "3"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     verdicts = out / "verdicts.jsonl"
     ends = time.monotonic() + 120

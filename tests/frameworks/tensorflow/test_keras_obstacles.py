@@ -168,12 +168,8 @@ def test_the_standing_settings_are_canonical() -> None:
         "mirrored(replicas=2, ops=hierarchical)",
         "mirrored(replicas=3, ops=hierarchical)",
         "mirrored(replicas=2, ops=collective)",
-        "central_storage(replicas=2)",
-        "multi_worker(workers=2)",
         "parameter_server(workers=1)",
         "parameter_server(workers=2)",
-        "dtensor(replicas=2, model=2)",
-        "restore(replicas=2, into=3)",
     ]
 
 
