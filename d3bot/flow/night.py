@@ -55,7 +55,7 @@ from d3bot.spec import (
 MAX_NO_DATA = 0.02
 """Part of a run's trials that infrastructure trouble may take before the run counts as incomplete."""
 
-FINDING_SECONDS = 60.0
+FINDING_SECONDS = 30.0
 """Time of each build for shrinking and confirming; what is begun within it is brought to its end."""
 
 

@@ -8,7 +8,7 @@ from d3bot.config import Config
 from d3bot.flow.plan_file import PLAN, load_plan
 from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import find_settings, matches
-from d3bot.generate import EXPLORED, PER_CASE, drawn_settings, explored, fresh_cases, grid, plan, shard
+from d3bot.generate import EXPLORED, EXPLORED_EVERY, PER_CASE, drawn_settings, explored, fresh_cases, grid, plan, shard
 from d3bot.generate.coverage import pairs_of
 from d3bot.generate.mutate import mutants
 from d3bot.history.coverage import load_coverage
@@ -78,9 +78,9 @@ def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, 
             per_case=PER_CASE[framework],
             own_settings=not config.settings,
         )
-        trials += explored(
-            planned, cases, _wider(framework, config.settings, seed), _ages(before, framework), EXPLORED[framework]
-        )
+        some = cases[:: EXPLORED_EVERY[framework]]
+        wider = _wider(framework, config.settings, seed)
+        trials += explored(planned, some, wider, _ages(before, framework), EXPLORED[framework])
     return shard(trials, config.shard.index, config.shard.count)
 
 

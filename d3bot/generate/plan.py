@@ -16,6 +16,9 @@ FEWEST = 3
 EXPLORED: Mapping[Framework, int] = {"torch": 3, "tensorflow": 1}
 """How many settings a fresh case gets beyond those, from all that the options allow, to cover what is not covered."""
 
+EXPLORED_EVERY: Mapping[Framework, int] = {"torch": 1, "tensorflow": 2}
+"""Of how many fresh cases one gets them: a tensorflow trial costs ten of PyTorch's."""
+
 _REFERENCE_COST: Mapping[Framework, float] = {"torch": 1.0, "tensorflow": 15.0}
 """Relative seconds of small models, in the unit of `frameworks.cost`, measured side by side on two cores."""
 
