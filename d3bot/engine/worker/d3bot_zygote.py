@@ -85,18 +85,28 @@ def hear(control):
 
 
 def run_job(job, control):
-    """Fork the job's processes, watch them to their end, and return how each ended; None if the driver is gone."""
-    began = time.monotonic()
-    living, ended, failed = {}, {}, False
+    """Fork the job's processes, watch them to their end, and return how each ended; None if the driver is gone.
+
+    A free port for each is held as long as they live, so that nobody else is given it.
+    """
     held = [hold_port() for _ in range(job["processes"])]
     job["addresses"] = [f"localhost:{port.getsockname()[1]}" for port in held]
+    try:
+        return watch(job, control, held)
+    finally:
+        for port in held:
+            port.close()
+
+
+def watch(job, control, held):
+    """Fork the job's processes and return how each ended; None if the driver is gone."""
+    began = time.monotonic()
+    living, ended, failed = {}, {}, False
     for rank in range(job["processes"]):
         pid = os.fork()
         if pid == 0:
-            become_rank(job, rank, control)
+            become_rank(job, rank, control, held)
         living[pid] = rank
-    for port in held:
-        port.close()  # the ranks hold them from here on
     last = began + job["deadline"]
     checked = 0.0
     while living:
@@ -137,11 +147,13 @@ def hold_port():
     return port
 
 
-def become_rank(job, rank, control):
+def become_rank(job, rank, control, held):
     """Run the job in this forked process, which ends here whatever happens."""
     try:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.close(control.detach())  # the channel to the driver is not for what the script runs
+        for port in held:
+            port.close()  # the zygote holds it
         run_child(job, rank)
     except BaseException:
         traceback.print_exc()
