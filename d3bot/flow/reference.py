@@ -24,6 +24,8 @@ _TABLES: tuple[tuple[str, type[Noun]], ...] = (
     ("tracker.labels", Labels),
     ("index", Index),
 )
+_IN_WORDS = {("", "cache"): "the user's cache folder", ("index", "url"): "Python's own package index"}
+"""Defaults by (table, key) that are better told than shown: what they are depends on the machine, or is not ours."""
 _MADE = "<!-- Written by `make docs` from the code; edit the code. -->"
 
 
@@ -143,7 +145,7 @@ def _keys(table: str, model: type[Noun]) -> Iterator[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, Noun) and name != "shard":
             continue  # a table of its own
         variable = f"`{prefix}{name.upper()}`" if table != "tracker.labels" and name != "owners" else ""
-        default = "the user's cache folder" if name == "cache" else _toml(field.get_default(call_default_factory=True))
+        default = _IN_WORDS.get((table, name)) or _toml(field.get_default(call_default_factory=True))
         yield f"| `{name}` | {default} | {variable} | {_cell(field.description or '')} |"
 
 
