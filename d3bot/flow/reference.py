@@ -13,7 +13,7 @@ from d3bot.builds import Index
 from d3bot.config import Config, Labels, TrackerConfig
 from d3bot.frameworks import Family, Option, families
 from d3bot.history.files import write_atomic
-from d3bot.spec import FRAMEWORKS, Scalar
+from d3bot.spec import FRAMEWORKS, show_scalar
 from d3bot.spec.base import Noun
 
 _NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
@@ -158,11 +158,7 @@ def _toml(value: Any) -> str:
 
 
 def _default(option: Option) -> str:
-    return "must be given" if option.default is None else f"`{_show(option.default)}`"
-
-
-def _show(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return "must be given" if option.default is None else f"`{show_scalar(option.default)}`"
 
 
 def _cell(text: str) -> str:

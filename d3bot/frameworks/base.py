@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from d3bot.spec import ROLES, ArrayName, Case, Framework, Role, Scalar, Setting, SpecError
+from d3bot.spec import ROLES, ArrayName, Case, Framework, Role, Scalar, Setting, SpecError, show_scalar
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Option:
         """Raise SpecError if the value is not one that this option takes."""
         if self.choices:
             if not any(value == choice and type(value) is type(choice) for choice in self.choices):
-                raise SpecError(f"{where}: {self.name}={_show(value)} is not one of {self.takes}")
+                raise SpecError(f"{where}: {self.name}={show_scalar(value)} is not one of {self.takes}")
         elif isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
-            raise SpecError(f"{where}: {self.name}={_show(value)} must be a whole number {self.takes}")
+            raise SpecError(f"{where}: {self.name}={show_scalar(value)} must be a whole number {self.takes}")
 
     @property
     def values(self) -> tuple[Scalar, ...]:
@@ -35,7 +35,7 @@ class Option:
     @property
     def takes(self) -> str:
         """The values on one line for people."""
-        return ", ".join(map(_show, self.choices)) if self.choices else f"from {self.low} to {self.high}"
+        return ", ".join(map(show_scalar, self.choices)) if self.choices else f"from {self.low} to {self.high}"
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Family:
     """Into how many parts the reference splits the batch: shards, micro-batches, or 1."""
     obstacle: Callable[[Case, Setting], str | None]
     """Why the rule's preconditions do not hold for this trial, in one sentence; None if they do."""
-    exact: Callable[[Case, Setting, ArrayName], bool]
-    """Whether this array must be bit-equal to the reference."""
     context: Callable[[Case, Setting], Mapping[str, Any]]
     """What the family's template needs beyond the case."""
     standing: tuple[str, ...]
     """The settings that a run plans when nobody names any."""
+    exact: Callable[[Case, Setting, ArrayName], bool] = lambda case, setting, name: False
+    """Whether this array must be bit-equal to the reference; nowhere, unless it was measured."""
     rounding: Callable[[Case, Setting], float] = lambda case, setting: 0.0
     """Relative rounding unit of a lower type that numbers pass through by the setting's definition; 0 for none."""
     cost: float = 2.0
@@ -139,7 +139,3 @@ class Script:
     world: int
     parts: int
     steps: int
-
-
-def _show(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

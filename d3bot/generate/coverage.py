@@ -17,7 +17,7 @@ from pathlib import Path
 import tomli_w
 
 from d3bot.frameworks import Family, cost, families, features, obstacle, standing_settings
-from d3bot.spec import Case, Framework, Pair, Scalar, Setting, SpecError, Trial
+from d3bot.spec import Case, Framework, Pair, Scalar, Setting, SpecError, Trial, show_scalar
 
 NEVER = 30
 """Age, in runs, of a pair that no run on record has executed."""
@@ -48,7 +48,7 @@ def option_words(framework: Framework, setting: Setting) -> frozenset[str]:
     """Return every option of a setting with its value, defaults among them, such as `fsdp2:wrap=layers`."""
     family = families(framework)[setting.family]
     return frozenset(
-        f"{family.name}:{option.name}={_show(family.value(setting, option.name))}" for option in family.options
+        f"{family.name}:{option.name}={show_scalar(family.value(setting, option.name))}" for option in family.options
     )
 
 
@@ -194,7 +194,3 @@ def _changed(family: Family, setting: Setting, values: Mapping[str, Scalar]) -> 
         return family.canonical(Setting(family=family.name, options=options))
     except SpecError:
         return None
-
-
-def _show(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

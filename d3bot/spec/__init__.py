@@ -1,6 +1,6 @@
 """The nouns of d3bot, and how they are read and written.  Imports nothing else of d3bot."""
 
-from d3bot.spec.base import SCHEMA, Scalar, SpecError, canonical_json, one_line, short_hash
+from d3bot.spec.base import SCHEMA, Scalar, SpecError, canonical_json, one_line, short_hash, show_scalar
 from d3bot.spec.bisection import Bisection, BisectStatus, Point
 from d3bot.spec.build import Build, environment_class
 from d3bot.spec.case import (
@@ -110,5 +110,6 @@ __all__ = [
     "parse_name",
     "read_toml",
     "short_hash",
+    "show_scalar",
     "trial_id",
 ]

@@ -34,6 +34,11 @@ def canonical_json(data: Any) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
+def show_scalar(value: Scalar) -> str:
+    """Return an option's value as settings and files write it: true and false in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def short_hash(text: str) -> str:
     """Return the first 12 hexadecimal digits of the text's SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import StringConstraints, model_serializer, model_validator
 
-from d3bot.spec.base import Name, Noun, Scalar, SpecError, one_line
+from d3bot.spec.base import Name, Noun, Scalar, SpecError, one_line, show_scalar
 
 _TEXT = re.compile(r"^\s*([a-z][a-z0-9_]*)\s*(?:\((.*)\))?\s*$")
 _ITEM = re.compile(r"\s*([a-z][a-z0-9_]{0,39})\s*=\s*([A-Za-z0-9_.+-]{1,40})\s*")
@@ -67,12 +67,8 @@ class Setting(Noun):
         return value
 
     def __str__(self) -> str:
-        inner = ", ".join(f"{name}={_show(value)}" for name, value in self.options)
+        inner = ", ".join(f"{name}={show_scalar(value)}" for name, value in self.options)
         return f"{self.family}({inner})" if inner else self.family
-
-
-def _show(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _read(text: str) -> Scalar:

@@ -4,26 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle
-from d3bot.spec import ArrayName, Case, Setting
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle, replicas_of
+from d3bot.spec import Case, Setting
 
 _STATISTICS = "no document says how replicas move statistics of which there is one copy"
 
 
-def _replicas(setting: Setting) -> int:
-    return setting.integer("replicas")
-
-
 def _obstacle(case: Case, setting: Setting) -> str | None:
-    return replica_obstacle(case, _replicas(setting)) or case_obstacle(case)
+    return replica_obstacle(case, replicas_of(setting)) or case_obstacle(case)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
-    return {"uneven": case.batch % _replicas(setting) != 0}
-
-
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
+    return {"uneven": case.batch % replicas_of(setting) != 0}
 
 
 FAMILY = Family(
@@ -46,11 +38,10 @@ FAMILY = Family(
         ),
         excluded={"batch-norm": _STATISTICS, "sync-batch-norm": _STATISTICS},
     ),
-    world=_replicas,
+    world=replicas_of,
     processes=lambda setting: 1,
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
-    exact=_exact,
     context=_context,
     standing=(),
     cost=8.0,

@@ -6,10 +6,15 @@ from d3bot.frameworks.layers import KINDS, filled_options, infer_shapes
 from d3bot.frameworks.tensorflow.fitting import LABEL_METRICS
 from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
 from d3bot.frameworks.tensorflow.model import tie_obstacle, tie_root
-from d3bot.spec import Case
+from d3bot.spec import Case, Setting
 
 UPDATE_FIELDS = ("reduction", "ignored", "weights", "l2", "accumulate", "groups", "ema", "mixed", "running_mean")
 """Fields of a case that change the update: what writes the update out by itself has none of them."""
+
+
+def replicas_of(setting: Setting) -> int:
+    """Return the number of replicas."""
+    return setting.integer("replicas")
 
 
 def keeps_copies(case: Case, replicas: int) -> bool:

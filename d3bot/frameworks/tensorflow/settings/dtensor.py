@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import UPDATE_FIELDS, case_obstacle
-from d3bot.spec import ArrayName, Case, Optimizer, Setting
+from d3bot.frameworks.tensorflow.settings.common import UPDATE_FIELDS, case_obstacle, replicas_of
+from d3bot.spec import Case, Optimizer, Setting
 
 _OPS = {
     *("linear", "conv1d", "embedding", "attention", "layer_norm"),
@@ -22,10 +22,6 @@ _WHOLE_FILTER = "Filter for convolution must have fully replicated layout"
 """What the library says to a convolution whose weight is split."""
 
 
-def _replicas(setting: Setting) -> int:
-    return setting.integer("replicas")
-
-
 def _model(setting: Setting) -> int:
     return int(FAMILY.value(setting, "model"))
 
@@ -33,10 +29,10 @@ def _model(setting: Setting) -> int:
 def _obstacle(case: Case, setting: Setting) -> str | None:
     if case.loop != "custom":
         return "Keras trains no DVariables"
-    if _replicas(setting) * _model(setting) == 1:
+    if replicas_of(setting) * _model(setting) == 1:
         return "a mesh of one device splits nothing"
-    if case.batch % _replicas(setting):
-        return f"a dimension of {case.batch} rows does not split over {_replicas(setting)} devices"
+    if case.batch % replicas_of(setting):
+        return f"a dimension of {case.batch} rows does not split over {replicas_of(setting)} devices"
     special = [name for name in UPDATE_FIELDS if getattr(case, name) != Case.model_fields[name].default]
     plain = Optimizer(lr=case.optimizer.lr)
     if special or case.clip or case.freeze or case.optimizer != plain:
@@ -50,10 +46,6 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     return {"model_size": _model(setting), "bare": False}
-
-
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
 
 
 FAMILY = Family(
@@ -76,11 +68,10 @@ FAMILY = Family(
             "Operations without an SPMD expansion.",
         ),
     ),
-    world=_replicas,
+    world=replicas_of,
     processes=lambda setting: 1,
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
-    exact=_exact,
     context=_context,
     standing=(),
     cost=10.0,

@@ -10,8 +10,9 @@ from d3bot.frameworks.tensorflow.settings.common import (
     case_obstacle,
     keeps_copies,
     replica_obstacle,
+    replicas_of,
 )
-from d3bot.spec import ArrayName, Case, Setting
+from d3bot.spec import Case, Setting
 
 _OPS = {
     "one_device": ", tf.distribute.ReductionToOneDevice()",
@@ -24,12 +25,8 @@ _NO_KERNEL = "No OpKernel was registered to support Op 'NcclAllReduce' on a CPU"
 _INPUTS = ("dataset", "function", "tail")
 
 
-def _replicas(setting: Setting) -> int:
-    return setting.integer("replicas")
-
-
 def _uneven(case: Case, setting: Setting) -> bool:
-    return case.batch % _replicas(setting) != 0
+    return case.batch % replicas_of(setting) != 0
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
@@ -39,13 +36,15 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     if given != "dataset":
         if case.loop != "custom":
             return f"{case.loop} divides the rows itself"
-        if given == "tail" and _replicas(setting) == 1:
+        if given == "tail" and replicas_of(setting) == 1:
             return "one replica cannot be left without a batch while others have one"
         if given == "tail" and (case.running_mean or set(BATCH_NORMS) & case.ops()):
             return "means over the rows of a replica need rows on every replica"
         if given == "function" and _uneven(case, setting):
-            return f"{case.batch} rows do not divide by {_replicas(setting)} into batches of one size for each replica"
-    return replica_obstacle(case, _replicas(setting)) or case_obstacle(case)
+            return (
+                f"{case.batch} rows do not divide by {replicas_of(setting)} into batches of one size for each replica"
+            )
+    return replica_obstacle(case, replicas_of(setting)) or case_obstacle(case)
 
 
 def _input(setting: Setting) -> str:
@@ -56,16 +55,12 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     given = _input(setting)
     return {
         "input": given,
-        "rows_each": -(-case.batch // max(1, _replicas(setting) - 1)),
+        "rows_each": -(-case.batch // max(1, replicas_of(setting) - 1)),
         "sees_rows": given == "function",
         "cross_device_ops": _OPS[str(FAMILY.value(setting, "ops"))],
         "uneven": _uneven(case, setting) or given == "tail",
-        "copies": keeps_copies(case, _replicas(setting)),
+        "copies": keeps_copies(case, replicas_of(setting)),
     } | ({"bare": False} if given != "dataset" else {})
-
-
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
 
 
 FAMILY = Family(
@@ -112,11 +107,10 @@ FAMILY = Family(
             "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
         ),
     ),
-    world=_replicas,
+    world=replicas_of,
     processes=lambda setting: 1,
-    parts=lambda case, setting: _replicas(setting) if keeps_copies(case, _replicas(setting)) else 1,
+    parts=lambda case, setting: replicas_of(setting) if keeps_copies(case, replicas_of(setting)) else 1,
     obstacle=_obstacle,
-    exact=_exact,
     context=_context,
     standing=(
         "mirrored(replicas=2)",

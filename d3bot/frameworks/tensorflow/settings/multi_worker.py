@@ -5,7 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.settings.common import case_obstacle, keeps_copies, replica_obstacle
-from d3bot.spec import ArrayName, Case, Setting
+from d3bot.spec import Case, Setting
 
 _POLICY = {"auto": "", "data": "DATA", "off": "OFF", "file": "FILE", "function": ""}
 """How the rows are divided -> the auto-shard policy that the script sets, if any."""
@@ -51,10 +51,6 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     }
 
 
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
-
-
 FAMILY = Family(
     framework="tensorflow",
     name="multi_worker",
@@ -93,7 +89,6 @@ FAMILY = Family(
     processes=_workers,
     parts=lambda case, setting: _workers(setting) if keeps_copies(case, _workers(setting)) else 1,
     obstacle=_obstacle,
-    exact=_exact,
     context=_context,
     standing=(),
     cost=24.0,

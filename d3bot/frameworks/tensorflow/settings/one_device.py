@@ -5,7 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family
 from d3bot.frameworks.tensorflow.settings.common import case_obstacle
-from d3bot.spec import ArrayName, Case, Setting
+from d3bot.spec import Case, Setting
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
@@ -14,10 +14,6 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     return {}
-
-
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
 
 
 FAMILY = Family(
@@ -45,7 +41,6 @@ FAMILY = Family(
     processes=lambda setting: 1,
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
-    exact=_exact,
     context=_context,
     standing=("one_device",),
     cost=6.0,

@@ -5,7 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.settings.common import NO_ACCUMULATION, UPDATE_FIELDS, case_obstacle
-from d3bot.spec import ArrayName, Case, Setting
+from d3bot.spec import Case, Setting
 
 _PARTITIONERS = {
     "none": "",
@@ -41,10 +41,6 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "partitioner": _PARTITIONERS[partitioner].format(servers=servers),
         "lookup": partitioner != "none" and "embedding" in case.ops(),
     } | ({"bare": False} if partitioner != "none" else {})
-
-
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
 
 
 FAMILY = Family(
@@ -85,7 +81,6 @@ FAMILY = Family(
     processes=lambda setting: 1,
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
-    exact=_exact,
     context=_context,
     standing=("parameter_server(workers=1)", "parameter_server(workers=2)"),
     cost=5.0,

@@ -4,19 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle
-from d3bot.spec import ArrayName, Case, Setting
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle, replicas_of
+from d3bot.spec import Case, Setting
 
 _STATISTICS = "each replica has moving statistics of its own, and a checkpoint holds one value of them"
 
 
-def _replicas(setting: Setting) -> int:
-    return setting.integer("replicas")
-
-
 def _both(setting: Setting) -> tuple[int, int]:
     """Return the replicas before and after."""
-    return _replicas(setting), int(FAMILY.value(setting, "into"))
+    return replicas_of(setting), int(FAMILY.value(setting, "into"))
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
@@ -40,10 +36,6 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "metric_mean": True,
         "uneven": any(case.batch % replicas for replicas in _both(setting)),
     }
-
-
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
 
 
 FAMILY = Family(
@@ -82,11 +74,10 @@ FAMILY = Family(
             "thaw": "which layers are frozen is no part of a checkpoint",
         },
     ),
-    world=_replicas,
+    world=replicas_of,
     processes=lambda setting: 1,
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
-    exact=_exact,
     context=_context,
     standing=(),
     cost=16.0,

@@ -50,6 +50,11 @@ JOIN = Option(
     ("none", "initial", "effective"),
 )
 
+WAITS = dict.fromkeys(
+    ("unused", "conditional"), "DDP waits for the gradient of every parameter unless it is told to look for unused ones"
+)
+"""Features that families exclude which wrap in DDP and cannot tell it of parameters left out."""
+
 
 def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why DDP's promise does not hold for this trial, or None."""

@@ -8,7 +8,7 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import filled_options
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import WORLD, micro_batch_obstacle, recompute_obstacle, world_of
-from d3bot.spec import ArrayName, Case, Setting
+from d3bot.spec import Case, Setting
 
 _STATE = "a recurrent layer makes plain tensors of its initial state, and DTensor requires all operands to be DTensors"
 _ROUNDS = "a contraction that is split over ranks is rounded to the lower precision in each part"
@@ -58,10 +58,6 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     if setting.get("inputs") == "shard0" and case.batch < world_of(setting):
         return f"a batch of {case.batch} leaves a rank of {world_of(setting)} without a row"
     return micro_batch_obstacle(case, 1) or recompute_obstacle(case)
-
-
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
@@ -115,7 +111,6 @@ FAMILY = Family(
     processes=world_of,
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
-    exact=_exact,
     context=_context,
     standing=("dtensor(world=2)",),
     cost=3.0,

@@ -13,7 +13,7 @@ from d3bot.frameworks.torch.settings.common import (
     recompute_obstacle,
     world_of,
 )
-from d3bot.spec import ArrayName, Case, Setting
+from d3bot.spec import Case, Setting
 
 _COLUMN = "ColwiseParallel(output_layouts=Replicate())"
 _ROW = "RowwiseParallel(input_layouts=Replicate())"
@@ -88,10 +88,6 @@ def _mixed(case: Case, distributed: Collection[str]) -> bool:
     return any(KINDS[layer.op].trainable and layer.name not in distributed for layer in case.layers)
 
 
-def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    return False
-
-
 def context(case: Case, setting: Setting) -> Mapping[str, Any]:
     """Return what `plans.j2` needs to write the plan."""
     norms = sequence_norms(case, setting)
@@ -141,7 +137,6 @@ FAMILY = Family(
     processes=world_of,
     parts=lambda case, setting: 1,
     obstacle=obstacle,
-    exact=_exact,
     context=context,
     standing=("tp(world=2)",),
     cost=2.5,
