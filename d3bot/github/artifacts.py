@@ -25,6 +25,8 @@ _LOOKS = 4
 _PAUSE_S = 5.0
 _RUNS = 10
 """Runs that are looked through for one that still has its artifact."""
+_OWN_EVENTS = frozenset({"schedule", "workflow_dispatch", "repository_dispatch", "push"})
+"""What starts a run that only people who may write to the repository can start."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def fetch_of_run(client: Client, run_id: int, name: str, out: Path) -> Fetched:
 
 
 def fetch_latest(client: Client, workflow: str, branch: str, name: str, out: Path) -> Fetched:
-    """Download the artifact of the newest successful scheduled run of a workflow that still has it."""
+    """Download the artifact of the newest successful run of a workflow that still has it."""
     reason = f"{workflow} has no successful run on {branch}"
     for run in runs_of(client, workflow, branch)[:_RUNS]:
         fetched = fetch_of_run(client, int(run["id"]), name, out)
@@ -75,20 +77,33 @@ def fetch_latest(client: Client, workflow: str, branch: str, name: str, out: Pat
     return Fetched(None, reason)
 
 
-def runs_of(client: Client, workflow: str, branch: str) -> list[dict[str, Any]]:
-    """Return the newest successful runs of a workflow on a branch."""
-    query = f"/actions/workflows/{workflow}/runs?branch={branch}&status=success&per_page={_RUNS}"
-    rows = client.get(query).get("workflow_runs")
-    return list(rows) if isinstance(rows, list) else []
+def runs_of(client: Client, workflow: str, branch: str, event: str = "") -> list[dict[str, Any]]:
+    """Return the newest successful runs of a workflow on a branch of this repository, of one event if given.
+
+    Never those of a pull request: a fork may bring a workflow file of this very name, on a branch of this very name,
+    and what it leaves would be run as a finding of ours.
+    """
+    query = f"/actions/workflows/{workflow}/runs?branch={branch}&status=success&per_page=100"
+    rows = client.get(query + (f"&event={event}" if event else "")).get("workflow_runs")
+    own = [row for row in rows if _is_own(row, client.repo_name)] if isinstance(rows, list) else []
+    return own[:_RUNS]
+
+
+def _is_own(run: Mapping[str, Any], repo_name: str) -> bool:
+    home = str((run.get("head_repository") or {}).get("full_name", ""))
+    return run.get("event") in _OWN_EVENTS and home.lower() == repo_name.lower()
 
 
 def heartbeat(client: Client, workflow: str, branch: str, now: datetime) -> str:
-    """Return one line on when a workflow last succeeded: a schedule that GitHub switched off says nothing itself."""
-    runs = runs_of(client, workflow, branch)
+    """Return one line on when the schedule of a workflow last succeeded.
+
+    A schedule that GitHub switched off says nothing itself, and a run that somebody started by hand would hide it.
+    """
+    runs = runs_of(client, workflow, branch, "schedule")
     if not runs:
-        return f"{workflow} never succeeded on {branch}"
+        return f"{workflow} never succeeded on its schedule on {branch}"
     days = (now - datetime.fromisoformat(runs[0]["created_at"])).days
-    return f"{workflow} last succeeded {days} day{'s' if days != 1 else ''} ago"
+    return f"{workflow} last succeeded on its schedule {days} day{'s' if days != 1 else ''} ago"
 
 
 def unpack(data: bytes, out: Path) -> None:

@@ -7,11 +7,13 @@ that d3bot writes follow the test's own clock, as the emulator knows only the ma
 
 import hashlib
 import http.client
+import io
 import json
 import random
 import re
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -89,10 +91,12 @@ class Proxy:
     not_modified: int = 0
     artifacts: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     """Run id -> artifacts: name, data, and optionally expired or `appears_after` listings."""
+    uploads: Path | None = None
+    """Folder of what workflows uploaded, RUN/NAME/...; those are artifacts as well."""
     runs: list[dict[str, Any]] = field(default_factory=list)
-    """Runs of workflows, newest first."""
+    """Runs of workflows, newest first, as far as it matters; the rest is what GitHub's description asks for."""
     pulls: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Pull requests; the emulator wants real branches for one."""
+    """Pull requests, as far as it matters; the emulator wants real branches for one."""
     times: dict[str, dict[str, str]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -121,11 +125,22 @@ class Proxy:
         self.requests.clear()
         self.violations.clear()
         self.artifacts.clear()
+        self.uploads = None
         self.runs.clear()
         self.pulls.clear()
         self.times.clear()
         self.not_modified = 0
         self.now = lambda: datetime.now(UTC)
+
+    def take_uploads(self, run: int) -> None:
+        """Make artifacts of the folders that a run uploaded."""
+        folders = (
+            sorted((self.uploads / str(run)).iterdir()) if self.uploads and (self.uploads / str(run)).is_dir() else []
+        )
+        for number, folder in enumerate(folders):
+            item = {"id": 1000 * run + number, "name": folder.name, "data": packed(folder)}
+            kept = [each for each in self.artifacts.get(run, []) if each["name"] != folder.name]
+            self.artifacts[run] = [*kept, item]
 
     def fault_for(self, method: str, path: str) -> Fault | None:
         with self.lock:
@@ -199,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         refused = _beyond_limits(path, body)
         if refused:
             return self._reply(422, {"message": "Validation Failed", "errors": [{"message": refused}]})
-        status, headers, data = self._answer(path, parts.query, raw, body)
+        status, headers, data = self._answer(operation, path, parts.query, raw, body)
         if kind == "empty":
             data = []
         if kind == "lag" and isinstance(data, list):
@@ -214,10 +229,14 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return self._reply(status, data, headers)
 
-    def _answer(self, path: str, query: str, raw: bytes, body: Any) -> tuple[int, dict[str, str], Any]:
+    def _answer(
+        self, operation: dict[str, Any] | None, path: str, query: str, raw: bytes, body: Any
+    ) -> tuple[int, dict[str, str], Any]:
         own = self._own(path, dict(parse_qsl(query)))
         if own is not None:
-            return own
+            status, more, data = own
+            schema = operation["responses"].get(str(status)) if operation and status == 200 else None
+            return status, more, filled(schema, data) if schema else data
         connection = http.client.HTTPConnection("127.0.0.1", self.proxy.upstream, timeout=30)
         headers = {name: value for name, value in self.headers.items() if name.lower() in ("authorization", "accept")}
         with self.proxy.lock:
@@ -234,6 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer what the emulator lacks: artifacts, runs of workflows, pull requests from forks."""
         proxy = self.proxy
         if match := re.search(r"/actions/runs/(\d+)/artifacts$", path):
+            proxy.take_uploads(int(match[1]))
             rows = []
             for item in proxy.artifacts.get(int(match[1]), []):
                 item["appears_after"] = item.get("appears_after", 0) - 1
@@ -339,6 +359,45 @@ class _Handler(BaseHTTPRequestHandler):
                 **{n: v for n, v in known.items() if n in data and (n != "closed_at" or data.get("state") == "closed")},
             }
         return data
+
+
+def packed(folder: Path) -> bytes:
+    """Return a folder as upload-artifact packs it."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(folder))
+    return data.getvalue()
+
+
+def filled(schema: dict[str, Any], given: Any = None) -> Any:
+    """Return what is given with all that GitHub's description requires beside it, each as plain as it may be."""
+    if "$ref" in schema:
+        return filled(SLICE["components"]["schemas"][schema["$ref"].rpartition("/")[2]], given)
+    for part in schema.get("allOf", ()):
+        given = filled(part, given)
+    options = schema.get("anyOf") or schema.get("oneOf") or ()
+    if options:
+        nothing = given is None and any(option.get("type") == "null" for option in options)
+        return None if nothing else filled(options[0], given)
+    if isinstance(given, list) and "items" in schema:
+        return [filled(schema["items"], each) for each in given]
+    if schema.get("type") == "object" or "properties" in schema:
+        told = {} if given is None else given
+        parts = schema.get("properties", {})
+        wanted = {name: filled(parts[name], told.get(name)) for name in schema.get("required", ()) if name in parts}
+        return told | wanted | {name: filled(parts[name], told[name]) for name in told if name in parts}
+    if given is not None:
+        return given
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("format") in _TEXTS:
+        return _TEXTS[schema["format"]]
+    return {"string": "x", "integer": 0, "number": 0, "boolean": False, "array": []}.get(schema.get("type", ""))
+
+
+_TEXTS = {"date-time": "2026-01-01T00:00:00Z", "uri": "http://127.0.0.1/x", "email": "x@example.org"}
 
 
 def _name(url: str) -> str:

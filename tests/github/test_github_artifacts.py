@@ -6,6 +6,7 @@ import struct
 import warnings
 import zipfile
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -15,19 +16,9 @@ from d3bot.history.run_files import MAX_FILES, allowed, check_folder
 from d3bot.spec import SpecError
 from d3bot.tracker import FolderTracker, file_run
 from tests.github.nights import failing, night
-from tests.github.proxy import Fault
+from tests.github.proxy import Fault, packed
 
 ONE = failing("one")
-
-
-def packed(folder):
-    """A run folder as upload-artifact packs it."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                archive.write(path, path.relative_to(folder))
-    return data.getvalue()
 
 
 @pytest.fixture
@@ -80,15 +71,22 @@ def test_f5_but_not_for_ever(hub, data, tmp_path, facts):
     assert hub.clock.slept < 120
 
 
-def workflow_run(number, days, now, conclusion="success"):
-    moment = f"{now - timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}"
-    return {"id": number, "created_at": moment, "conclusion": conclusion, "event": "schedule", "head_branch": "main"}
+@pytest.fixture
+def ran(hub):
+    """Return a function that tells of a run of the nightly workflow, of this repository unless said otherwise."""
+
+    def made(number, days, conclusion="success", event="schedule", home=None):
+        moment = f"{hub.clock.now() - timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}"
+        facts = {"id": number, "created_at": moment, "conclusion": conclusion, "event": event, "head_branch": "main"}
+        hub.proxy.runs.append({**facts, "head_repository": {"full_name": home or hub.repo}})
+
+    return made
 
 
-def test_f4_the_newest_night_that_still_has_its_artifact_is_the_baseline(hub, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.github.proxy._Handler._check", lambda *_: None)  # runs have eighty more fields
-    now = hub.clock.now()
-    hub.proxy.runs = [workflow_run(3, 1, now, "failure"), workflow_run(2, 2, now), workflow_run(1, 3, now)]
+def test_f4_the_newest_night_that_still_has_its_artifact_is_the_baseline(hub, data, tmp_path, ran):
+    ran(3, 1, "failure")
+    ran(2, 2)
+    ran(1, 3)
     hub.proxy.artifacts[1] = [{"id": 1, "name": "d3bot-run", "data": data}]
     hub.proxy.artifacts[2] = [{"id": 2, "name": "d3bot-run", "data": data, "expired": True}]
     hub.proxy.artifacts[3] = [{"id": 3, "name": "d3bot-run", "data": data}]
@@ -97,11 +95,30 @@ def test_f4_the_newest_night_that_still_has_its_artifact_is_the_baseline(hub, da
     assert nothing.reason == "nightly.yml has no successful run on other"
 
 
-def test_j3_the_report_says_when_the_workflow_last_succeeded(hub, monkeypatch):
-    monkeypatch.setattr("tests.github.proxy._Handler._check", lambda *_: None)
-    assert heartbeat(hub.client(), "nightly.yml", "main", hub.clock.now()) == "nightly.yml never succeeded on main"
-    hub.proxy.runs = [workflow_run(9, 12, hub.clock.now())]
-    assert heartbeat(hub.client(), "nightly.yml", "main", hub.clock.now()) == "nightly.yml last succeeded 12 days ago"
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"event": "pull_request"},
+        {"event": "pull_request_target"},
+        {"event": "pull_request", "home": "forker/lib"},
+        {"home": "forker/lib"},
+    ],
+    ids=str,
+)
+def test_g4_a_workflow_of_our_name_on_a_branch_of_our_name_in_a_pull_request_is_no_night(
+    hub, data, tmp_path, ran, facts
+):
+    ran(9, 1, **facts)
+    hub.proxy.artifacts[9] = [{"id": 9, "name": "d3bot-run", "data": data}]
+    assert fetch_latest(hub.client(), "nightly.yml", "main", "d3bot-run", tmp_path / "out").folder is None
+
+
+def test_j3_the_report_says_when_the_schedule_last_succeeded_whatever_was_started_by_hand(hub, ran):
+    beat = partial(heartbeat, hub.client(), "nightly.yml", "main", hub.clock.now())
+    assert beat() == "nightly.yml never succeeded on its schedule on main"
+    ran(10, 1, event="workflow_dispatch")
+    ran(9, 12)
+    assert beat() == "nightly.yml last succeeded on its schedule 12 days ago"
 
 
 HOSTILE = {
@@ -253,8 +270,7 @@ def event(sha=SHA, owner="forker", name="forker/lib", kind="pull_request"):
 
 
 @pytest.fixture
-def pulls(hub, monkeypatch):
-    monkeypatch.setattr("tests.github.proxy._Handler._check", lambda *_: None)  # pull requests have ninety more fields
+def pulls(hub):
     hub.proxy.pulls = {4: pull(4), 5: pull(5, "c" * 40, branch="other")}
     return hub
 
