@@ -27,6 +27,9 @@ _DISK_FULL = "No space left on device"
 _TOGETHER = 0.5
 """Seconds within which errors of several ranks count as one event, whose order is chance."""
 _PYTHON_LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/")
+_NODE = "[[{{node"
+_DECORATION = re.compile(r"^(\{\{function_node [^}]*\}\} *|\(\d+\) [A-Z_]+: *)|( \[Op:\w+\])?( name:)?$")
+"""What TensorFlow puts around the words of an error: where it was raised, its code, the operation."""
 _STACK_LINE = re.compile(r'File "(?P<path>[^"]+)", line \d+ in (?P<function>\S+)')
 
 
@@ -228,8 +231,12 @@ def _refuses(error: ErrorReport) -> bool:
 
 
 def _headline(error: ErrorReport) -> str:
-    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
-    return f"{error.type}: {lines[0][:300] if lines else ''}"
+    """Return the error's type and its first line; of a TensorFlow graph, whose first line says only that it is one,
+    the line that stands above the node where it arose."""
+    lines = [line.strip() for line in error.message.splitlines() if line.strip()] or [""]
+    place = next((at for at, line in enumerate(lines) if line.startswith(_NODE)), 0)
+    line = lines[place - 1] if place and lines[0] == "Graph execution error:" else lines[0]
+    return f"{error.type}: {_DECORATION.sub('', line)[:300]}"
 
 
 def stack_frames(output: str, packages: Sequence[str]) -> tuple[str, ...]:

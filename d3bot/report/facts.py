@@ -13,7 +13,7 @@ SYMBOLS: dict[Kind, str] = {
     "nonfinite": "∞",
     "crashed": "✗",
     "died": "†",
-    "hung": "⧖",
+    "hung": "…",
     "refused": "⊘",
     "reference-failed": "R",
     "not-applicable": "·",

@@ -38,6 +38,18 @@ def verdict(*ranks: RankObservation, reference: RankObservation | None = None) -
 
 
 LOST = raised(message="[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4321", at=99.0)
+NODE = "{{function_node __wrapped__AddN_N_2_device_}} Inputs to AddN must have the same shape. [Op:AddN] name: "
+GRAPH = """Graph execution error:
+
+Detected at node while/cond/Placeholder defined at (most recent call last):
+  File "/tmp/t1.py", line 70, in distributed
+
+2 root error(s) found.
+  (0) INVALID_ARGUMENT:  You must feed a value for placeholder 'x'
+\t [[{{node while/cond/Placeholder}}]]
+  (1) INVALID_ARGUMENT:  You must feed a value for placeholder 'x'
+\t [[{{node while/cond/Placeholder}}]]
+0 derived errors ignored. [Op:__inference_step_1526]"""
 SEGFAULT = RankObservation(-signal.SIGSEGV, output="Fatal Python error: Segmentation fault")
 STACKS = """said before
 Thread 0x00007f1 (most recent call first):
@@ -65,6 +77,18 @@ TABLE: list[tuple[str, Judgement, Kind, str]] = [
     ("NaN", verdict(fine(arrays(param=np.full(6, np.nan)))), "nonfinite", f"{PARAM}: NaN or infinity where one"),
     ("infinity", verdict(fine(arrays(param=np.full(6, -np.inf)))), "nonfinite", f"{PARAM}: NaN or infinity where one"),
     ("exception", verdict(raised(), fine()), "crashed", "RuntimeError: shapes do not match"),
+    (
+        "TensorFlow error with its place",
+        verdict(raised("InvalidArgumentError", NODE), fine()),
+        "crashed",
+        "InvalidArgumentError: Inputs to AddN must have the same shape.",
+    ),
+    (
+        "TensorFlow error in a graph",
+        verdict(raised("InvalidArgumentError", GRAPH), fine()),
+        "crashed",
+        "InvalidArgumentError: You must feed a value for placeholder 'x'",
+    ),
     ("exception, then the peers' echo", verdict(LOST, raised()), "crashed", "RuntimeError: shapes do not match"),
     ("exception, then the peer killed", verdict(killed("peer"), raised()), "crashed", "RuntimeError: shapes"),
     ("exception that reads like an echo alone", verdict(fine(), LOST), "crashed", "RuntimeError: [gloo"),

@@ -78,7 +78,9 @@ def test_the_page_holds_headline_counts_and_the_finding_with_its_evidence():
 def test_every_verdict_has_colour_and_symbol():
     text = render_html(run(), [verdict(kind, f"c{i}") for i, kind in enumerate(KINDS)], [], [])
     for kind in KINDS:
-        assert re.search(rf'<td class="k-{kind}"[^>]*>(<a href="#\w+">)?{re.escape(SYMBOLS[kind])}<', text)
+        assert re.search(
+            rf'<td class="k-{kind}"[^>]*>(<a href="#\w+" aria-label="{kind}">)?{re.escape(SYMBOLS[kind])}<', text
+        )
         assert re.search(rf"\.k-{kind}\b[^{{]*{{[^}}]*color:", text)
 
 

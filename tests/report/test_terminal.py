@@ -27,7 +27,7 @@ def test_the_summary_ends_with_counts_and_headline():
     screen = console()
     print_summary(screen, run(previous="r0", seconds=125), after, compare(before, after), [finding()])
     lines = printed(screen).splitlines()
-    assert lines[0].split() == ["setting", "✓", "pass", "≠", "diverged", "⧖", "hung", "?", "no-data"]
+    assert lines[0].split() == ["setting", "✓", "pass", "≠", "diverged", "…", "hung", "?", "no-data"]
     assert lines[1].split() == ["torch", "fsdp2(world=2,", "shard_dim=1)", "1", "1", "1", "1"]
     assert lines[3:] == [
         "1 no-data: it is no-data",
@@ -99,7 +99,7 @@ def test_plain_progress_shows_failures_at_once_and_how_far_it_is_now_and_then():
             progress.finished(verdict("hung" if i == 3 else "pass", f"c{i}"))
     assert printed(screen).splitlines() == [
         "3 of 10 trials in 30 s, 0 failing, about 1 min 10 s left",
-        "⧖ hung torch fsdp2(world=2, shard_dim=1) c3: it is hung",
+        "… hung torch fsdp2(world=2, shard_dim=1) c3: it is hung",
         "6 of 10 trials in 1 min 00 s, 1 failing, about 40 s left",
     ]
 
@@ -127,7 +127,7 @@ def test_on_a_terminal_a_bar_shows_what_runs_and_the_failures():
         progress.finished(verdict("hung", "c1"))
         progress.running(TRIAL)
     text = printed(screen)
-    assert "⧖ hung torch fsdp2(world=2, shard_dim=1) c1: it is hung" in text
+    assert "… hung torch fsdp2(world=2, shard_dim=1) c1: it is hung" in text
     assert "1/3" in text
     assert "1 failing · ddp(world=2)" in text
 
