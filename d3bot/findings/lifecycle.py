@@ -235,6 +235,10 @@ def decide_close(
         return decided("delay", f"its script passed {evidence.runs} times, of {policy.passes} that are needed")
     if environment_class(evidence.build.environment) != environment_class(record.environment):
         return decided("delay", "its script passes, but in another class of environment than the one that failed")
+    if (evidence.build.version, evidence.build.commit) == (record.version, record.commit):
+        return decided(
+            "delay", f"unverifiable: its script passes on {evidence.build.label}, the very build it failed on"
+        )
     if not newer(evidence.build, record) or (started and record.started and started <= record.started):
         return decided("delay", f"its script passes on {evidence.build.label}, which is not newer than the failure")
     if human_at and now - human_at < policy.respite:

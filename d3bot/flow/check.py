@@ -37,7 +37,7 @@ def run_check(config: Config, base: str, head: str, out: Path, console: Console,
         print_summary(console, night.run, night.verdicts, night.changes, night.findings)
         nights.append(night)
     old, new = nights
-    check = judge(old, new, baseline)
+    check = judge(old, new, baseline).model_copy(update={"only": config.settings})
     write_check(out, check)
     write_atomic(out / "summary.md", check_markdown(check, config.templates))
     return check
@@ -80,6 +80,7 @@ def judge(old: Night, new: Night, baseline: str = "") -> Check:
         fixed=fixed,
         flaky=sum(change.change == "flaky" for change in changes),
         indeterminate=sum(change.change == "indeterminate" for change in changes),
+        not_applicable=sum(verdict.kind == "not-applicable" for verdict in new.verdicts),
     )
 
 
@@ -92,6 +93,8 @@ def _outcome(old: Night, new: Night, changes: Sequence[Change], worse: int, fixe
             return "no-data", f"the run on the {side} is incomplete"
     if {v.trial for v in old.verdicts} != {v.trial for v in new.verdicts}:
         return "no-data", "the two builds did not run the same trials"
+    if all(verdict.kind in ("not-applicable", "no-data") for verdict in new.verdicts):
+        return "no-data", f"none of {len(new.verdicts)} trials says anything about the head"
     if worse:
         more = f", and {fixed} trials that failed on the base pass" if fixed else ""
         return ("mixed" if fixed else "worse"), f"{worse} failures that the base does not have{more}"

@@ -1,4 +1,4 @@
-"""`/d3bot ...` comments: read, authorised, carried out, each answered once."""
+"""`/d3bot ...` comments: authorised, carried out, each answered once."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from d3bot.findings.lifecycle import Record
 from d3bot.findings.markdown import code, plain
+from d3bot.github.asked import Command, parse
 from d3bot.github.client import Client, RefusedError
 from d3bot.github.pulls import may_write
 from d3bot.github.tracker import GitHubTracker
@@ -33,18 +34,8 @@ HELP: dict[str, str] = {
     "help": "this list",
 }
 
-_LINE = re.compile(r"/d3bot(?:[ \t]+(.*?))?[ \t]*")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _FIX = re.compile(r"[0-9a-f]{7,40}|(?:[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)?#\d{1,9}")
 _MUTE = re.compile(r"(\d{1,3})d")
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command and what stands behind it."""
-
-    name: str
-    argument: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,28 +53,6 @@ class Handled:
 
     what: str
     request: Mapping[str, str] = field(default_factory=dict)
-
-
-def parse(text: str) -> list[Command]:
-    """Return the commands of a comment: whole lines outside of quotes, code and hidden text."""
-    commands, fence, hidden = [], "", False
-    for row in text.replace("\r\n", "\n").split("\n"):
-        match = _FENCE.fullmatch(row)
-        if fence:
-            if match and match[1].startswith(fence) and not match[2].strip():
-                fence = ""
-            continue
-        if hidden or "<!--" in row:
-            hidden = "-->" not in row.rpartition("<!--")[2]
-            continue
-        if match:
-            fence = match[1]
-            continue
-        found = _LINE.fullmatch(row)
-        if found:
-            name, _, argument = (found[1] or "").strip().partition(" ")
-            commands.append(Command(name.rstrip(":").lower(), argument.strip()[:300]))
-    return commands
 
 
 def apply(record: Record, command: Command, who: str, now: datetime) -> Effect:

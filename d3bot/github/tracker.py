@@ -16,6 +16,7 @@ from d3bot.findings.issue import marker
 from d3bot.findings.lifecycle import Record
 from d3bot.findings.markdown import title_text
 from d3bot.findings.title import MAX_TITLE
+from d3bot.github.asked import is_request
 from d3bot.github.body import compose, harmless, key_in, record_in
 from d3bot.github.client import Client, RefusedError
 from d3bot.github.lock import Lease, held
@@ -28,6 +29,8 @@ _MEMORY = re.compile(r"(\d+) issues, the newest is #(\d+)")
 _NEWEST_FIRST = {"state": "all", "sort": "created", "direction": "desc"}
 _OLDEST_FIRST = {"state": "all", "sort": "created", "direction": "asc"}
 _BACK = timedelta(days=30)
+_PASSIVE = frozenset({"mentioned", "subscribed", "unsubscribed"})
+"""Events of an issue that happen to people."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,10 @@ class GitHubTracker:
             self.comment(record.number, note, f"note {self._run} {record.key} {record.state}")
 
     def touched(self, record: Record) -> datetime | None:
-        """Return when somebody else last commented, labelled, closed or reopened, within the last 30 days."""
+        """Return when somebody else last commented, labelled, closed or reopened, within the last 30 days.
+
+        Who asks d3bot for something, a retest for example, wants its answer: that keeps no hands off.
+        """
         since = f"{self._client.now() - _BACK:%Y-%m-%dT%H:%M:%SZ}"
         moments = []
         for path, given in (
@@ -177,11 +183,9 @@ class GitHubTracker:
             for page in self._client.pages(path, given):
                 for row in page:
                     actor = row.get("user") or row.get("actor") or {}
-                    if (
-                        actor.get("login") != self._naming.login
-                        and actor.get("type") != "Bot"
-                        and row.get("created_at")
-                    ):
+                    theirs = actor.get("login") != self._naming.login and actor.get("type") != "Bot"
+                    passive = row.get("event") in _PASSIVE or is_request(row.get("body") or "")
+                    if theirs and not passive and row.get("created_at"):
                         moments.append(datetime.fromisoformat(row["created_at"]))
         return max(moments, default=None)
 

@@ -42,6 +42,10 @@ class Check(Noun):
     fixed: int = 0
     flaky: int = 0
     indeterminate: int = 0
+    not_applicable: int = 0
+    """Trials on the head to which the rule does not apply."""
+    only: tuple[str, ...] = Field(default=(), max_length=1000)
+    """The globs on settings to which the check was limited; none: all settings."""
     pull: int = 0
     """The pull request that the artifact claims to be of: never trusted."""
 

@@ -175,9 +175,10 @@ class _Filing:
     def close(self, evidence: Sequence[Evidence]) -> list[Decision]:
         """Close the records whose scripts are shown to pass, as far as the rules let d3bot do that."""
         decisions = []
+        asked = self.run.previous == RETESTED
         for item in evidence:
             record = self.records.get(item.key)
-            if record is None or record.covers or record.state != "open":
+            if record is None or record.covers or not (asked or record.state == "open"):
                 continue
             if self.run.run in record.seen_runs:
                 decisions.append(Decision(key=item.key, action="skip", reason="its script passes, but its key fails"))
@@ -191,6 +192,8 @@ class _Filing:
                 )
             if decision.action == "close":
                 decision = self._attempt(decision, partial(self._close, record, item))
+            if asked and decision.action in ("skip", "delay"):
+                decision = self._attempt(decision, partial(self._answer, record, item, decision))
             decisions.append(decision)
         return decisions
 
@@ -324,10 +327,12 @@ class _Filing:
             return Decision(key=key, action="skip", reason="its folder holds no bisection")
         if record is None or record.state != "open":
             return Decision(key=key, action="skip", reason="no open record: the bisection stands in the run folder")
-        if self.run.run in record.seen_runs or any(self.run.run in entry for entry in record.history):
+        if self._told(record):
             return Decision(key=key, action="skip", reason=f"run {self.run.run} is already recorded")
         decision = Decision(key=key, action="update", reason=f"bisected: {conclusion(result)}")
-        return self._attempt(decision, lambda: self._put(bisected(record, result, self.now, self.run.run)))
+        later = bisected(record, result, self.now, self.run.run)
+        note = self._page("comment", "bisected.md.j2", {"told": later.bisected})
+        return self._attempt(decision, lambda: self._put(later, note))
 
     def _again(self, folder: FindingFolder, decision: Decision) -> Decision:
         record = self._record(folder)
@@ -362,6 +367,19 @@ class _Filing:
         facts = {"passed": item.passed, "runs": item.runs, "build": item.build.label}
         self._put(closed(record, item, self.now, self.run.run), self._page("comment", "closed.md.j2", facts))
         self.closes += 1
+
+    def _answer(self, record: Record, item: Evidence, decision: Decision) -> None:
+        """Tell whoever asked for a retest what came of it where nothing changes: why is what they wait for."""
+        if self._told(record):
+            return
+        event = f"{self.now:%Y-%m-%d %H:%M} retested in run {self.run.run} on {item.build.label}"
+        facts = {"passed": item.passed, "runs": item.runs, "build": item.build.label, "reason": decision.reason}
+        later = record.model_copy(update={"history": (*record.history, event)})
+        self._put(later, self._page("comment", "retested.md.j2", {**facts, "state": record.state}))
+
+    def _told(self, record: Record) -> bool:
+        """Return whether this run is recorded already."""
+        return self.run.run in record.seen_runs or any(self.run.run in entry for entry in record.history)
 
     def _overflow(self, framework: Framework, rest: Sequence[FindingFolder], filed: Sequence[str]) -> list[Decision]:
         """Keep the one record that lists what is beyond the budgets: what is filed leaves it, what is new joins."""

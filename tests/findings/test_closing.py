@@ -61,7 +61,8 @@ TABLE = [
     (record(auto_closed=1), evidence(), NOW - DAY, None, "skip", "closed it once before"),
     (record(), evidence(script=script_hash("other")), NOW - DAY, None, "skip", "not one that was seen to fail"),
     (record(environment=environment_class(GPU)), evidence(), NOW - DAY, None, "delay", "another class of environment"),
-    (record(), evidence(build=OLD), NOW - DAY, None, "delay", "not newer than the failure"),
+    (record(), evidence(build=OLD), NOW - DAY, None, "delay", "unverifiable: its script passes on"),
+    (record(version="2.14.0.dev20261201"), evidence(), NOW - DAY, None, "delay", "not newer than the failure"),
     (record(), evidence(), NOW - 6 * DAY, None, "delay", "not newer than the failure"),
     (record(version=""), evidence(), NOW - DAY, None, "delay", "not newer than the failure"),
 ]

@@ -221,7 +221,9 @@ def build(lab: Lab) -> Build:
         ("yesterday", "2026-10-11", "neither a version, nor a day"),
     ],
 )
-def test_i9_a_range_that_is_none_is_refused_in_words(lab: Lab, build: Build, good: str, bad: str, words: str) -> None:
+def test_i9_i11_a_range_that_is_none_is_refused_in_words(
+    lab: Lab, build: Build, good: str, bad: str, words: str
+) -> None:
     with pytest.raises(SpecError) as caught:
         question_of(build, FAILURE, lab.index, good, bad)
     assert words in str(caught.value)

@@ -43,11 +43,14 @@ TABLE = [
     (("pass", "pass"), ("pass", "diverged"), (finding(),), "same", 0, 0, 1),
     (("pass", "pass"), ("pass", "flaky"), (), "same", 0, 0, 0),
     (("pass", "pass"), ("pass", "no-data"), (), "same", 0, 0, 0),
+    # Nothing that was run says nothing is worse.
+    (("not-applicable", "pass"), ("not-applicable", "no-data"), (), "no-data", 0, 0, 0),
+    ((), (), (), "no-data", 0, 0, 0),
 ]
 
 
 @pytest.mark.parametrize(("base", "head", "findings", "outcome", "worse", "known", "unsure"), TABLE)
-def test_every_pair_of_runs_has_its_outcome(base, head, findings, outcome, worse, known, unsure):
+def test_d7_every_pair_of_runs_has_its_outcome_and_mixed_is_one(base, head, findings, outcome, worse, known, unsure):
     check = judge(night("base", base), night("head", head, findings, HEAD))
     assert (check.outcome, len(check.worse), len(check.pre_existing)) == (outcome, worse, known)
     assert len(check.unverified) == unsure
@@ -57,6 +60,12 @@ def test_every_pair_of_runs_has_its_outcome(base, head, findings, outcome, worse
 def test_d5_what_says_nothing_is_counted():
     check = judge(night("base", ("pass", "pass", "pass")), night("head", ("flaky", "no-data", "pass"), build=HEAD))
     assert (check.flaky, check.indeterminate, check.trials) == (1, 1, 3)
+
+
+def test_d6_what_does_not_apply_is_counted_beside_what_passes():
+    kinds = ("pass", "not-applicable", "not-applicable")
+    check = judge(night("base", kinds), night("head", kinds, build=HEAD))
+    assert (check.outcome, check.not_applicable) == ("same", 2)
 
 
 def test_d2_builds_with_other_companions_give_no_verdict():

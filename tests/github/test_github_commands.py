@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from d3bot.config import TrackerConfig
 from d3bot.findings.lifecycle import Record
+from d3bot.github.asked import Command, is_request, parse
 from d3bot.github.body import record_in
-from d3bot.github.commands import HELP, Command, apply, handle, parse
+from d3bot.github.commands import HELP, apply, handle
 from d3bot.tracker.filing import file_run
 from tests.findings.test_markdown import HOSTILE
 from tests.github.emulator import BOT
@@ -39,6 +40,20 @@ ONE, TWO = failing("one"), failing("two", family="tp")
 )
 def test_commands_are_whole_lines_outside_of_quotes_and_code(text, commands):
     assert parse(text) == commands
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("/d3bot retest", True),
+        ("\r\n/d3bot retest\r\n/d3bot unfix\r\n", True),
+        ("/d3bot retest\nI changed the kernel.", False),
+        ("> /d3bot retest", False),
+        ("", False),
+    ],
+)
+def test_who_only_commands_says_nothing_that_is_worth_waiting_for(text, asks):
+    assert is_request(text) is asks
 
 
 @given(HOSTILE)

@@ -5,6 +5,7 @@ JasonEtco/create-an-issue#121, and so on; docs/github.md lists them.
 """
 
 import json
+import shutil
 import threading
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from d3bot.findings.lifecycle import infrastructure_key, overflow_key, script_ha
 from d3bot.findings.policy import Policy
 from d3bot.github.body import LIMIT, key_in, record_in
 from d3bot.github.tracker import Naming
-from d3bot.spec import Evidence, Setting
+from d3bot.spec import Bisection, Evidence, Point, Setting
 from d3bot.tracker.filing import file_failure, file_run
 from tests.findings.samples import FIRST, verdict
 from tests.github.nights import SCRIPT, build, failing, night
@@ -36,7 +37,7 @@ def filing(hub, tmp_path):
         tracker = hub.tracker(f"r{number}", naming, **(client or {}))
         decisions = file_run(folder, tracker, hub.clock.now(), file_all, policy=policy)
         filed.reasons = {each.key: each.reason for each in decisions}
-        filed.requests = tracker._client.requests_made
+        filed.folder = folder
         return {each.key: each.action for each in decisions}
 
     return filed
@@ -293,6 +294,85 @@ def test_b9_what_a_test_printed_can_neither_end_a_block_nor_pass_for_our_own_mar
     assert key_in(after) == ONE.key
     assert after.split("<!-- d3bot:status -->")[0] == before.split("<!-- d3bot:status -->")[0]
     assert "```````python" in after
+
+
+# C. Closing and reopening
+
+
+@pytest.mark.parametrize(
+    ("shown", "why"),
+    [
+        ({"passed": 2}, "its script still fails: 2 of 3 passed"),
+        ({"passed": 2, "runs": 2}, "passed 2 times, of 3 that are needed"),
+        ({"environment": {"machine": "x86_64", "gpus": "H200"}}, "another class of environment"),
+        ({"script": "print(2)\n"}, "not one that was seen to fail"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_c1_an_issue_stays_open_until_its_script_passes_often_enough_where_it_failed(hub, filing, shown, why):
+    filing(1, ONE)
+    hub.clock.sleep(10 * 86400)
+    filing(2, evidence=[evidence(ONE, **shown)])
+    assert why in filing.reasons[ONE.key]
+    assert hub.issues()[0]["state"] == "open"
+    hub.clock.sleep(86400)
+    assert filing(3, evidence=[evidence(ONE)]) == {ONE.key: "close"}
+
+
+def test_c3_a_failure_that_its_own_build_shows_no_more_is_unverifiable_and_a_person_is_told(hub, filing):
+    filing(1, ONE)
+    hub.clock.sleep(10 * 86400)
+    lost = evidence(ONE, ONE.build.version)
+    assert filing(2, evidence=[lost]) == {ONE.key: "delay"}
+    assert "unverifiable" in filing.reasons[ONE.key]
+    assert hub.comments(1) == []
+    filing(3, evidence=[lost], previous="retest")
+    (comment,) = hub.comments(1)
+    assert "This stays open: unverifiable" in comment["body"]
+    assert hub.issues()[0]["state"] == "open"
+
+
+def test_c4_a_retest_closes_by_the_rules_of_a_night_whoever_asked_for_it_a_moment_ago(hub, filing):
+    filing(1, ONE)
+    hub.clock.sleep(10 * 86400)
+    hub.person("POST", "/issues/1/comments", {"body": "/d3bot retest"})
+    assert filing(2, evidence=[evidence(ONE)], previous="retest") == {ONE.key: "close"}
+    assert hub.issues()[0]["state"] == "closed"
+
+
+def test_c4_a_retest_that_closes_nothing_says_why_once(hub, filing):
+    filing(1, ONE)
+    hub.clock.sleep(10 * 86400)
+    for _ in range(2):
+        shutil.rmtree(filing.folder.parent / "run2", ignore_errors=True)
+        assert filing(2, evidence=[evidence(ONE, passed=0, runs=1)], previous="retest") == {ONE.key: "skip"}
+    (comment,) = hub.comments(1)
+    assert "passed 0 of 1 fresh processes on torch 2.14.0.dev20261210" in comment["body"]
+    assert "This stays open: its script still fails" in comment["body"]
+
+
+# D. What is filed at all
+
+
+@pytest.mark.parametrize("kind", ["diverged", "nonfinite", "crashed", "hung", "died"])
+def test_d3_an_issue_shows_what_failed_and_what_failed_once_is_no_issue(hub, filing, kind):
+    seen = verdict(kind, reason="the words of the failure", key=failing("x", kind).key, first=FIRST)
+    shown = failing("x", kind, verdict=seen, trials=("a trial",))
+    once = failing("y", kind, verified=False, unverified_reason="exit 0 in 2 of 3")
+    assert filing(1, shown, once) == {shown.key: "file", once.key: "delay"}
+    (issue,) = hub.issues()
+    assert "the words of the failure" in issue["body"] or FIRST.name in issue["body"]
+
+
+def test_d10_an_issue_is_filed_when_all_is_known_and_needs_no_second_word(hub, filing):
+    good = Point(version="2.14.0.dev20261120", spec="torch@2026-11-20", answer="good")
+    bad = Point(version="2.14.0.dev20261121", spec="torch@2026-11-21", answer="bad")
+    found = Bisection(subject="torch", direction="broke", status="found", good=good, bad=bad)
+    assert filing(1, ONE.model_copy(update={"bisection": found})) == {ONE.key: "file"}
+    (issue,) = hub.issues()
+    assert "Last good torch 2.14.0.dev20261120, first bad 2.14.0.dev20261121" in issue["body"]
+    assert hub.comments(issue["number"]) == []
+    assert [method for method, path in hub.proxy.requests if "/issues" in path and method != "GET"] == ["POST"]
 
 
 # E. Sizes

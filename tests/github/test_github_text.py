@@ -13,7 +13,7 @@ from d3bot.findings.lifecycle import new_record
 from d3bot.github.body import LIMIT, compose, harmless, key_in, record_in
 from d3bot.github.sarif import MAX_RESULTS, sarif
 from d3bot.history.check import Check, Row
-from d3bot.report.check import check_markdown
+from d3bot.report.check import check_markdown, title_of_check
 from d3bot.report.summary import summary_markdown
 from d3bot.spec import SpecError
 from tests.findings.samples import BUILD, KEY, finding, run, verdict
@@ -134,6 +134,20 @@ def test_d12_what_the_base_shows_as_well_is_listed_and_not_counted():
     assert "**0** worse" in body
     assert "Pre-existing, not counted (1)" in body
     assert "| old |" in body
+
+
+def test_d6_a_check_of_some_settings_says_which():
+    body = check_markdown(check(outcome="same", only=("fsdp2*", "tp*"), not_applicable=4))
+    assert "Only settings that match `fsdp2*` or `tp*` were run" in body
+    assert "**4** not applicable" in body
+    assert "Only settings" not in check_markdown(check(outcome="same"))
+
+
+def test_d7_a_head_that_breaks_one_thing_and_mends_another_is_mixed_and_counts_as_worse():
+    seen = check(outcome="mixed", worse=(Row(key=KEY, title="new"),), fixed=2)
+    assert seen.is_worse
+    assert title_of_check(seen) == "Mixed: 1 new, 2 fixed"
+    assert "**1** worse · **2** fixed" in check_markdown(seen)
 
 
 def test_e6_one_run_with_stable_fingerprints_and_no_more_results_than_are_shown():

@@ -156,6 +156,12 @@ def test_f8_the_artifact_of_a_shard_has_a_name_of_its_attempt():
     assert names == ["d3bot-${{ matrix.name }}-attempt-${{ github.run_attempt }}"]
 
 
+def test_d8_a_night_is_kept_for_longer_than_anybody_is_away():
+    steps = read(ROOT / ".github/workflows/nightly.yml")["jobs"]["merge"]["steps"]
+    (run,) = [step["with"] for step in steps if step["with"].get("name") == "d3bot-run"]
+    assert run["retention-days"] >= 30
+
+
 def test_f6_a_missing_shard_is_merged_and_a_night_without_a_run_is_filed():
     night = read(ROOT / ".github/workflows/nightly.yml")["jobs"]
     assert night["shard"]["strategy"]["fail-fast"] is False
@@ -258,6 +264,7 @@ def lint(name, *arguments):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     tool = shutil.which(name, path=path)
     if tool is None:
+        assert not os.environ.get("CI"), f"{name} is not installed, and CI must not pass without it"
         pytest.skip(f"{name} is not installed")
     done = subprocess.run([tool, *arguments], cwd=ROOT, env=os.environ | {"PATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -36,7 +36,9 @@ def difference(error: float, scale: float = 1.0, wrong: Wrong = "", bound: float
         (difference(1e-6, scale=0.0, wrong="value"), difference(0.0), False),
     ],
 )
-def test_is_rounding(low: Difference, double: Difference | None, rounding: bool) -> None:
+def test_d11_what_float64_shows_no_more_is_rounding_and_what_it_shows_is_a_bug(
+    low: Difference, double: Difference | None, rounding: bool
+) -> None:
     assert is_rounding(low, double) == rounding
 
 
