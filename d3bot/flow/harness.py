@@ -62,6 +62,8 @@ class Harness:
     def run(self, trial: Trial, fresh: bool = False) -> Judged:
         """Run one trial and judge it; with `fresh` the reference is run anew as well, not taken from the cache.
 
+        The noise floor is a property of the case: it is not measured anew.
+
         Never raises for what a trial does: infrastructure trouble is the verdict `no-data`.
         """
         began = time.monotonic()
@@ -152,21 +154,21 @@ class Harness:
             self.build.framework,
             parts=script.parts,
             steps=script.steps,
-            noise=NOISE,
-            shares=(0,),
-            pieces=max(script.parts, 2),
             limits=Limits(seconds=_REFERENCE_SECONDS),
         )
-        if fresh:
-            return self._pool.run(job)
         with self._lock:
             once = self._references.setdefault(script.reference_key, _Once())
             while len(self._references) > _KEPT_REFERENCES:
                 self._references.pop(next(iter(self._references)))
         with once.lock:
-            if once.value is None:
-                once.value = self._pool.run(job)
-            return once.value
+            known = once.value
+            if known is None:
+                measuring = replace(job, noise=NOISE, shares=(0,), pieces=max(script.parts, 2))
+                known = once.value = self._pool.run(measuring)
+                return known
+        if not fresh or not known.ok:
+            return known
+        return replace(self._pool.run(job), noise=known.noise, shares=known.shares)
 
     def _arbitrated(self, trial: Trial, judgement: Judgement) -> Judgement:
         """Let float64 decide whether a float32 divergence beyond its noise bound is rounding (see judge.arbiter)."""

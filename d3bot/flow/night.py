@@ -5,7 +5,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +33,7 @@ from d3bot.flow.newest import recheck
 from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import load_plan, write_plan
 from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
+from d3bot.flow.represent import FailedBefore
 from d3bot.flow.resolved import resolved
 from d3bot.flow.same_wrong import SameWrong
 from d3bot.flow.totals import totals
@@ -94,17 +95,20 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
             console.print(f"{build.label}: {note}", markup=False)
     base = _base(config, before, builds, console)
     prune(config.cache, config.cache_gib, config.cache_days)
+    failed_before = _failed_before(before)
     if resume:
         writer, loaded = RunWriter.resume(out)
         run, trials = loaded.run, load_plan(out)
         if [build.id for build in run.builds] != [build.id for build in builds]:
             writer.close()
             raise SpecError(f"{out}: was begun on other builds ({_labels(run.builds)}); choose another --out")
+        _, held = failed_before.hold_back(plan_trials(config, builds, before, run.seed))
+        held = [trial for trial in held if trial.id not in {planned.id for planned in trials}]
         verdicts = {verdict.trial: verdict for verdict in loaded.verdicts if verdict.kind != "no-data"}
         console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
     else:
         seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
-        trials = plan_trials(config, builds, before, seed)
+        trials, held = failed_before.hold_back(plan_trials(config, builds, before, seed))
         if not trials and not config.minutes:
             raise SpecError("nothing to run: no case is applicable under the settings asked for; loosen --settings")
         run = _new_run(config, out, builds, seed, before)
@@ -134,16 +138,23 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
                 for build in builds:
                     mine = [t for t in trials if t.case.framework == build.framework and t.id not in verdicts]
                     _run_trials(
-                        harnesses[build.framework], mine, config.workers, writer, verdicts, progress, same_wrong
+                        harnesses[build.framework],
+                        mine,
+                        config.workers,
+                        writer,
+                        verdicts,
+                        progress,
+                        same_wrong,
+                        failed_before.repeats,
                     )
-                more = (
-                    more_trials(config, builds, before, trials, verdicts, run.seed)
-                    if ends and time.monotonic() < ends
-                    else []
-                )
+                more = failed_before.released(held, verdicts)
+                held = [trial for trial in held if trial not in more]
+                if ends and time.monotonic() < ends:
+                    more += more_trials(config, builds, before, trials, verdicts, run.seed)
                 if not more:
                     break
                 trials = [*trials, *more]
+                progress.grow(len(more))
                 write_plan(out, trials)
         for trial_id, others in same_wrong.result().items():
             verdicts[trial_id] = verdicts[trial_id].model_copy(update={"same": others})
@@ -210,6 +221,13 @@ def _odd(before: Before | None, build: Build) -> tuple[str, ...]:
     return (*night_notes(old, build), *moved)
 
 
+def _failed_before(before: Before | None) -> FailedBefore:
+    if before is None:
+        return FailedBefore()
+    verdicts = {verdict.trial: verdict for verdict in before.loaded.verdicts}
+    return FailedBefore(verdicts, other_names(_findings_before(before)))
+
+
 def _labels(builds: Sequence[Build]) -> str:
     return ", ".join(build.label for build in builds)
 
@@ -236,10 +254,12 @@ def _run_trials(
     verdicts: dict[str, Verdict],
     progress: Progress,
     same_wrong: SameWrong,
+    repeats: Callable[[Verdict], bool],
 ) -> None:
     """Run the trials on `workers` threads; each verdict is on disk as soon as its trial ends.
 
-    Of the failures under one key only the first is looked into with more runs of the reference.
+    A failure is run once more, unless it `repeats` what the previous run saw of the same trial.  Of the failures under
+    one key only the first is looked into with more runs of the reference.
     """
     harness.prepare(trials)
     explained: set[str] = set()
@@ -249,7 +269,8 @@ def _run_trials(
         progress.running(trial)
         judged = harness.run(trial)
         if judged.verdict.failing:
-            judged = again(harness, judged)
+            if not repeats(judged.verdict):
+                judged = again(harness, judged)
             same_wrong.add(judged)
             with explaining:
                 first = judged.verdict.key not in explained

@@ -16,6 +16,7 @@ ORDER: tuple[ChangeClass, ...] = (
     "fails-differently",
     "lost",
     "still-failing",
+    "represented",
     "flaky",
     "indeterminate",
     "fixed",
@@ -74,7 +75,7 @@ def classify(before: Judged | None, after: Judged | None, names: Names = _NONE) 
     if before.kind == "flaky":
         return "flaky"
     if before.failing and after.failing:
-        return "still-failing" if _same_failure(before, after, names) else "fails-differently"
+        return "still-failing" if fails_alike(before, after, names) else "fails-differently"
     if before.failing:
         return "fixed"
     if after.failing:
@@ -84,14 +85,35 @@ def classify(before: Judged | None, after: Judged | None, names: Names = _NONE) 
     return "regressed" if before.kind == "pass" and after.kind == "refused" else "still-passing"
 
 
+def fails_alike(before: Judged, after: Judged, names: Names = _NONE) -> bool:
+    """Return whether both fail, and in the same way as far as their keys tell."""
+    if not before.failing or not after.failing:
+        return False
+    old, new = before.key or before.kind, after.key or after.kind
+    if old == new or new in before.also or old in after.also:
+        return True
+    return new in names.get(old, ()) or old in names.get(new, ())
+
+
 def compare(before: Sequence[Verdict], after: Sequence[Verdict], names: Names = _NONE) -> list[Change]:
     """Return the change of every trial that either run has, worst first, then by framework, setting and case.
 
-    A trial that a run holds twice counts with its later line: verdicts are appended as trials end.
+    A trial that a run holds twice counts with its later line: verdicts are appended as trials end.  A failure that the
+    newer run does not have is no loss while another one that failed under its key still does: that one stands for it.
     """
     old = {verdict.trial: verdict for verdict in before}
     new = {verdict.trial: verdict for verdict in after}
-    return sorted((_change(old.get(trial), new.get(trial), names) for trial in old.keys() | new.keys()), key=_rank)
+    changes = [_change(old.get(trial), new.get(trial), names) for trial in old.keys() | new.keys()]
+    shown = {change.before_key for change in changes if change.change == "still-failing"}
+    return sorted(
+        (
+            change.model_copy(update={"change": "represented"})
+            if change.change == "lost" and change.before_key in shown - {""}
+            else change
+            for change in changes
+        ),
+        key=_rank,
+    )
 
 
 def other_names(findings: Iterable[Finding]) -> Names:
@@ -132,13 +154,6 @@ def unknown_since(changes: Iterable[Change]) -> list[Change]:
     Their class opens nothing, so a report must name them or they stay unseen.
     """
     return [change for change in changes if change.after in FAILING and change.change in ("indeterminate", "flaky")]
-
-
-def _same_failure(before: Judged, after: Judged, names: Names) -> bool:
-    old, new = before.key or before.kind, after.key or after.kind
-    if old == new or new in before.also or old in after.also:
-        return True
-    return new in names.get(old, ()) or old in names.get(new, ())
 
 
 def _change(before: Verdict | None, after: Verdict | None, names: Names) -> Change:

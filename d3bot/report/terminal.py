@@ -111,6 +111,13 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
+    def grow(self, count: int) -> None:
+        """Add trials that the plan did not have."""
+        if self._total is not None:
+            self._total += count
+            if self._bar:
+                self._bar.update(self._task, total=self._total)
+
     def running(self, trial: Trial) -> None:
         """Say which trial began."""
         if self._bar:

@@ -162,6 +162,7 @@ ChangeClass = Literal[
     "still-passing",
     "flaky",
     "lost",
+    "represented",
     "indeterminate",
     "retired",
 ]

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from d3bot.history.changes import NEWS, ORDER, classify, compare, known_again, unknown_since
+from d3bot.history.changes import NEWS, ORDER, classify, compare, fails_alike, known_again, unknown_since
 from d3bot.spec import FAILING, KINDS
 from tests.findings.samples import verdict
 
@@ -102,7 +102,8 @@ def test_a_failure_without_a_steady_verdict_before_it_is_named():
 
 
 def test_every_class_has_its_place_in_the_order():
-    assert {expected for *_, expected in pairs()} - {"-", "*"} | {"still-failing", "fails-differently"} == set(ORDER)
+    of_one_trial = {expected for *_, expected in pairs()} - {"-", "*"} | {"still-failing", "fails-differently"}
+    assert of_one_trial | {"represented"} == set(ORDER)
 
 
 @pytest.mark.parametrize(
@@ -123,3 +124,29 @@ def test_a_failure_with_two_symptoms_is_still_failing_under_either():
     assert classify(one, made("nonfinite", "b")) == "still-failing"
     assert classify(made("nonfinite", "b"), one) == "still-failing"
     assert classify(one, made("nonfinite", "c")) == "fails-differently"
+
+
+def test_a_failure_that_was_not_tried_again_is_represented_by_one_of_its_key_that_still_fails():
+    before = [verdict("diverged", case, key="k") for case in ("c1", "c2")] + [verdict("diverged", "c3", key="other")]
+    still = [verdict("diverged", "c1", key="k")]
+    assert {change.case: change.change for change in compare(before, still)} == {
+        "c1": "still-failing",
+        "c2": "represented",
+        "c3": "lost",
+    }
+    mended = [verdict("pass", "c1")]
+    assert {change.case: change.change for change in compare(before, mended)} == {
+        "c1": "fixed",
+        "c2": "lost",
+        "c3": "lost",
+    }
+
+
+def test_fails_alike_is_by_key_by_symptom_or_by_a_name_of_the_finding():
+    old = verdict("diverged", "c1", key="finding")
+    assert fails_alike(old, verdict("diverged", "c1", key="finding"))
+    assert not fails_alike(old, verdict("diverged", "c1", key="symptom"))
+    assert fails_alike(old.model_copy(update={"also": ("symptom",)}), verdict("diverged", "c1", key="symptom"))
+    assert fails_alike(old, verdict("diverged", "c1", key="symptom"), {"finding": frozenset({"symptom"})})
+    assert not fails_alike(old, verdict("pass", "c1"))
+    assert not fails_alike(verdict("pass", "c1"), verdict("pass", "c1"))
