@@ -1,11 +1,9 @@
 """The main job: plan, run and judge every trial of a run, compare with the previous one, make findings, report."""
 
-import concurrent.futures
 import secrets
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +21,6 @@ from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.findings.group import group_failing
 from d3bot.flow.bisect import bisect_new
-from d3bot.flow.confirm import again
 from d3bot.flow.coverage import record_coverage
 from d3bot.flow.evidence import gather, known_findings
 from d3bot.flow.finding import Context
@@ -35,7 +32,7 @@ from d3bot.flow.plan_file import load_plan, write_plan
 from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
 from d3bot.flow.represent import FailedBefore
 from d3bot.flow.resolved import resolved
-from d3bot.flow.same_wrong import SameWrong
+from d3bot.flow.rounds import Rounds
 from d3bot.flow.totals import totals
 from d3bot.frameworks import script_env
 from d3bot.frameworks.registry import check_globs
@@ -122,7 +119,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
 
     with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
         console.print(f"seed of the fresh cases: {run.seed}", highlight=False)
-        pace, same_wrong = Pace(), SameWrong()
+        pace = Pace()
         harnesses = {
             build.framework: Harness(
                 pools.enter_context(Pool(build, script_env(build.framework), config.workers)),
@@ -134,32 +131,21 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
         }
         total = None if ends else len(trials) - len(verdicts)
         with Progress(console, total, 60 * config.minutes if config.minutes else None) as progress:
+            rounds = Rounds(harnesses, config.workers, writer, progress, failed_before)
+            rounds.verdicts |= verdicts
             while True:
-                for build in builds:
-                    mine = [t for t in trials if t.case.framework == build.framework and t.id not in verdicts]
-                    _run_trials(
-                        harnesses[build.framework],
-                        mine,
-                        config.workers,
-                        writer,
-                        verdicts,
-                        progress,
-                        same_wrong,
-                        failed_before.repeats,
-                    )
-                more = failed_before.released(held, verdicts)
+                rounds.run(trials)
+                more = failed_before.released(held, rounds.verdicts)
                 held = [trial for trial in held if trial not in more]
                 if ends and time.monotonic() < ends:
-                    more += more_trials(config, builds, before, trials, verdicts, run.seed)
+                    more += more_trials(config, builds, before, trials, rounds.verdicts, run.seed)
                 if not more:
                     break
                 trials = [*trials, *more]
                 progress.grow(len(more))
                 write_plan(out, trials)
-        for trial_id, others in same_wrong.result().items():
-            verdicts[trial_id] = verdicts[trial_id].model_copy(update={"same": others})
-            writer.append(verdicts[trial_id])
-        ordered = [verdicts[trial.id] for trial in trials if trial.id in verdicts]
+            rounds.close()
+        ordered = [rounds.verdicts[trial.id] for trial in trials if trial.id in rounds.verdicts]
         findings: list[Finding] = []
         if look:
             looked = _make_findings(config, out, run, base, before, harnesses, trials, ordered, console)
@@ -244,52 +230,6 @@ def _new_run(config: Config, out: Path, builds: tuple[Build, ...], seed: int, be
         previous=before.loaded.run.run if before else "",
         version=__version__,
     )
-
-
-def _run_trials(
-    harness: Harness,
-    trials: Sequence[Trial],
-    workers: int,
-    writer: RunWriter,
-    verdicts: dict[str, Verdict],
-    progress: Progress,
-    same_wrong: SameWrong,
-    repeats: Callable[[Verdict], bool],
-) -> None:
-    """Run the trials on `workers` threads; each verdict is on disk as soon as its trial ends.
-
-    A failure is run once more, unless it `repeats` what the previous run saw of the same trial.  Of the failures under
-    one key only the first is looked into with more runs of the reference.
-    """
-    harness.prepare(trials)
-    explained: set[str] = set()
-    explaining = threading.Lock()
-
-    def one(trial: Trial) -> Verdict:
-        progress.running(trial)
-        judged = harness.run(trial)
-        if judged.verdict.failing:
-            if not repeats(judged.verdict):
-                judged = again(harness, judged)
-            same_wrong.add(judged)
-            with explaining:
-                first = judged.verdict.key not in explained
-                explained.add(judged.verdict.key)
-            if first:
-                judged = harness.explained(judged)
-        writer.append(judged.verdict)
-        progress.finished(judged.verdict)
-        return judged.verdict
-
-    with concurrent.futures.ThreadPoolExecutor(workers) as threads:
-        futures = [threads.submit(one, trial) for trial in trials]
-        try:
-            for future in concurrent.futures.as_completed(futures):
-                verdict = future.result()
-                verdicts[verdict.trial] = verdict
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _make_findings(
