@@ -2,6 +2,7 @@
 
 from d3bot.frameworks.base import Family
 from d3bot.frameworks.torch.settings import (
+    collectives,
     dcp,
     ddp,
     dtensor,
@@ -18,6 +19,22 @@ from d3bot.frameworks.torch.settings import (
     zero1,
 )
 
-_MODULES = (ddp, zero1, sampler, fsdp1, fsdp2, hsdp, tp, fsdp2_tp, hsdp_tp, dcp, dtensor, pp, pp_ddp, pp_fsdp2)
+_MODULES = (
+    ddp,
+    zero1,
+    sampler,
+    fsdp1,
+    fsdp2,
+    hsdp,
+    tp,
+    fsdp2_tp,
+    hsdp_tp,
+    dcp,
+    dtensor,
+    pp,
+    pp_ddp,
+    pp_fsdp2,
+    collectives,
+)
 
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
