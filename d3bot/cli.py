@@ -45,7 +45,7 @@ from d3bot.flow.night import run_night
 from d3bot.flow.outcome import EXIT_CODES, verdict_of
 from d3bot.flow.pages import render_site
 from d3bot.flow.reference import write_pages
-from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial
+from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial, trace_trials
 from d3bot.flow.resume import told_before
 from d3bot.flow.shrinking import shrink_trial
 from d3bot.github.actions import group
@@ -53,6 +53,7 @@ from d3bot.history.changes import NEWS, other_names
 from d3bot.history.compared import compare_folders
 from d3bot.history.run_files import check_folder
 from d3bot.report.terminal import print_changes
+from d3bot.report.trace import as_plain, print_trace
 from d3bot.spec import SpecError
 from d3bot.templates import data_folder
 from d3bot.tracker.base import TrackerError
@@ -153,18 +154,28 @@ def replay(
     source: Annotated[Path, typer.Argument(metavar="SEED|FINDING|CASE", help="A seed file or a finding folder.")],
     setting: OneSetting = None,
     build: Annotated[str | None, typer.Option("--build", "-b", help="Build spec.")] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Name the first layer and collective after which ranks and reference part.")
+    ] = False,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
     """Run one case again under its settings and print each verdict; exit 1 if one fails."""
-    verdicts = replay_trial(load_trial(source, setting), build, load_config(config))
+    trials, loaded = load_trial(source, setting), load_config(config)
+    followed = trace_trials(trials, build, loaded) if trace else []
+    verdicts = [item.verdict for item in followed] if trace else replay_trial(trials, build, loaded)
     if as_json:
-        print(json.dumps([verdict.model_dump(mode="json", by_alias=True) for verdict in verdicts], indent=1))
+        shown = [verdict.model_dump(mode="json", by_alias=True) for verdict in verdicts]
+        for entry, item in zip(shown, followed, strict=False):
+            entry["trace"] = as_plain(item.traced) | {"same": item.same} if item.traced else None
+        print(json.dumps(shown, indent=1))
     else:
-        for verdict in verdicts:
+        for i, verdict in enumerate(verdicts):
             out_console.print(f"{verdict.setting}: {verdict.kind}: {verdict.reason}", markup=False, soft_wrap=True)
             if verdict.failing and verdict.detail:
                 out_console.print(verdict.detail, markup=False, soft_wrap=True)
+            if trace:
+                print_trace(out_console, followed[i].traced, followed[i].same)
     raise typer.Exit(1 if any(verdict.failing for verdict in verdicts) else 0)
 
 

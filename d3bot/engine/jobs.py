@@ -40,6 +40,8 @@ class Job:
     pieces: int = 1
     start: bool = False
     """Whether the parameters before the first step are returned."""
+    trace: bool = False
+    """Whether the output of every layer and every collective is recorded on the way."""
     limits: Limits = field(default_factory=Limits)
 
 

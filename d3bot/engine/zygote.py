@@ -18,7 +18,7 @@ import numpy as np
 
 from d3bot.engine.jobs import PRELOADS, EngineError, Job
 from d3bot.engine.sweep import kill_all_of
-from d3bot.spec import Arrays, Build, ErrorReport, Observation, RankObservation
+from d3bot.spec import Arrays, Build, ErrorReport, Observation, RankObservation, Trace, read_trace
 
 _WORKER = Path(__file__).parent / "worker" / "d3bot_zygote.py"
 _START_SECONDS = 180
@@ -27,6 +27,7 @@ _CLOSE_SECONDS = 5
 _TAIL = 8000
 _MAX_ARRAYS = 256 * 2**20
 _MAX_OUTCOME = 2**20
+_MAX_TRACE = 16 * 2**20
 _MAX_LINE = 2**20
 
 ALLOWED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
@@ -101,6 +102,7 @@ class Zygote:
                 "shares": list(job.shares),
                 "pieces": job.pieces,
                 "start": job.start,
+                "trace": job.trace,
                 "deadline": job.limits.seconds,
                 "memory": job.limits.memory,
                 "output": job.limits.output,
@@ -172,14 +174,32 @@ def _observation(job: Job, folder: Path, reply: dict[str, Any]) -> Observation:
                 arrays=arrays,
                 error=_error(folder / f"rank-{rank}.json"),
                 output=_tail(folder / f"rank-{rank}.out"),
+                trace=_trace(folder, "reference" if job.call == "reference" else str(rank)) if job.trace else None,
             )
         )
     noise = tuple(_load(folder / f"noise-{i}.npz") for i in range(len(job.noise))) if ranks[0].code == 0 else ()
     shares = tuple(_load(folder / f"share-{i}.npz") for i in job.shares) if ranks[0].code == 0 else ()
     start = _load(folder / "start.npz") if job.start and ranks[0].code == 0 else None
+    moved = [_trace(folder, f"noise-{i}") for i in range(len(job.noise))] if job.trace else []
     return Observation(
-        tuple(ranks), reply["seconds"], tuple(item for item in noise if item is not None), shares, start or {}
+        tuple(ranks),
+        reply["seconds"],
+        tuple(item for item in noise if item is not None),
+        shares,
+        start or {},
+        tuple(item for item in moved if item is not None),
     )
+
+
+def _trace(folder: Path, name: str) -> Trace | None:
+    """Return what a process recorded on its way; None if it recorded nothing that can be read."""
+    arrays, path = _load(folder / f"trace-{name}.npz"), folder / f"trace-{name}.json"
+    if arrays is None or not path.is_file() or path.stat().st_size > _MAX_TRACE:
+        return None
+    try:
+        return read_trace(json.loads(path.read_text()), arrays)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _load(path: Path) -> Arrays | None:

@@ -13,11 +13,24 @@ from d3bot.engine.pool import Pool
 from d3bot.flow.format import format_files
 from d3bot.flow.keying import groups_of, symptom_key_of
 from d3bot.frameworks import Script, canonical_setting, family_of, obstacle, render
-from d3bot.judge import UNEXPLAINED, Clues, Difference, Judgement, beyond_rounding, is_rounding, judge
+from d3bot.judge import (
+    UNEXPLAINED,
+    Clues,
+    Difference,
+    Judgement,
+    Traced,
+    beyond_rounding,
+    is_rounding,
+    judge,
+    trace_of,
+)
 from d3bot.spec import Build, Observation, Trial, Verdict
 
 NOISE: tuple[Literal["move", "order"], ...] = ("order", "order", "order", "move", "move")
 """Re-runs of the reference for the noise floor: sums reordered, and everything moved by one unit in the last place."""
+
+MOVED: tuple[Literal["move", "order"], ...] = ("move", "move", "move")
+"""Re-runs for the noise of what lies on the way, whose rows must stay in their order."""
 
 _REFERENCE_SECONDS = 120.0
 _KEPT_REFERENCES = 64
@@ -102,6 +115,37 @@ class Harness:
         found = self._judge(judged.trial, script, judged.reference, judged.distributed, clues)
         verdict = judged.verdict.model_copy(update={"reason": found.reason, "diagnosis": found.diagnosis})
         return replace(judged, verdict=verdict, judgement=found)
+
+    def traced(self, judged: Judged) -> tuple[Traced, Judged] | None:
+        """Run a trial once more with its layers and collectives recorded; None if it cannot be, or records nothing.
+
+        Returned with what the trace shows is how the traced run itself is judged: it must say what the other said.
+        """
+        trial, script = judged.trial, judged.script
+        if script is None or judged.reference is None or not judged.reference.ok:
+            return None
+        began = time.monotonic()
+        kind, path = self.build.framework, self._path(trial)
+        limits = Limits(seconds=2 * _REFERENCE_SECONDS)
+        halves = (
+            Job(
+                path, "reference", kind, parts=script.parts, steps=script.steps, noise=MOVED, limits=limits, trace=True
+            ),
+            Job(path, "distributed", kind, script.processes, limits=Limits(seconds=_REFERENCE_SECONDS), trace=True),
+        )
+        try:
+            one, many = (self._pool.run(job) for job in halves)
+        except EngineError:
+            return None
+        found = self._judge(trial, script, judged.reference, many)
+        again = self._judged(trial, found, script, began)
+        ranks = [rank.trace for rank in many.ranks if rank.trace is not None]
+        if not one.ok or one.ranks[0].trace is None or len(ranks) < len(many.ranks):
+            return None
+        places = [item for item in judged.judgement.differences if item.wrong]
+        earliest = [item.name for item in places if item.parsed.step == places[0].parsed.step]
+        held = {name: [rank.arrays for rank in many.ranks if rank.arrays and name in rank.arrays] for name in earliest}
+        return trace_of(one.ranks[0].trace, one.moved, ranks, held), again
 
     def _judge(
         self, trial: Trial, script: Script, reference: Observation, distributed: Observation, clues: Clues | None = None

@@ -1,8 +1,10 @@
 """One case again: from a seed file or a finding folder to verdicts, to its script, or to a new seed."""
 
+import contextlib
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from d3bot.builds.spec import PINNED
@@ -15,6 +17,7 @@ from d3bot.flow.resolved import resolved
 from d3bot.flow.seeds import read_seed
 from d3bot.frameworks import View, canonical_setting, obstacle, render, script_env, standing_settings
 from d3bot.history.finding_folder import read_finding
+from d3bot.judge import Traced
 from d3bot.spec import Dtype, Seed, Setting, SpecError, Trial, Verdict, dump_seed
 
 UNMEASURED: dict[Dtype, float] = {"float64": 1e-12, "float32": 1e-4}
@@ -51,6 +54,41 @@ def load_trial(source: Path, setting: str | None) -> list[Trial]:
 
 def replay_trial(trials: Sequence[Trial], build_spec: str | None, config: Config) -> list[Verdict]:
     """Run the trials on a build (the pinned one of their framework if none is named) and return their verdicts."""
+    with _harness(trials, build_spec, config) as harness:
+        return [harness.explained(harness.run(trial)).verdict for trial in trials]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A trial that was run again with its layers and collectives recorded."""
+
+    verdict: Verdict
+    traced: Traced | None
+    """None where nothing could be recorded."""
+    again: Verdict | None = None
+    """How the traced run itself is judged."""
+
+    @property
+    def same(self) -> bool:
+        """Whether watching changed nothing: the traced run fails as the other did, or passes too."""
+        return self.again is not None and (self.again.kind, self.again.key) == (self.verdict.kind, self.verdict.key)
+
+
+def trace_trials(trials: Sequence[Trial], build_spec: str | None, config: Config) -> list[Followed]:
+    """Run the trials as `replay_trial` does, then each once more with its layers and collectives recorded."""
+    followed = []
+    with _harness(trials, build_spec, config) as harness:
+        for trial in trials:
+            judged = harness.explained(harness.run(trial))
+            found = harness.traced(judged)
+            followed.append(
+                Followed(judged.verdict, found[0], found[1].verdict) if found else Followed(judged.verdict, None)
+            )
+    return followed
+
+
+@contextlib.contextmanager
+def _harness(trials: Sequence[Trial], build_spec: str | None, config: Config) -> Iterator[Harness]:
     framework = trials[0].case.framework
     build = resolved(build_spec or PINNED[framework], config, framework=framework)
     if build.framework != framework:
@@ -59,8 +97,7 @@ def replay_trial(trials: Sequence[Trial], build_spec: str | None, config: Config
         tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as folder,
         Pool(build, script_env(framework), 1) as pool,
     ):
-        harness = Harness(pool, Path(folder), Pace())
-        return [harness.explained(harness.run(trial)).verdict for trial in trials]
+        yield Harness(pool, Path(folder), Pace())
 
 
 def as_script(trial: Trial) -> str:

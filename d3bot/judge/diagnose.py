@@ -1,6 +1,6 @@
 """What a wrong number means.  Each diagnosis is a hypothesis that was checked numerically; its residual is told."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,6 +48,9 @@ def diagnose(
     """
     clues = clues or Clues()
     found = _diagnosis(difference, reference, ranks, world, parts, clues)
+    if found.kind in ("other", "part"):
+        alike = [item for item in differences if item.wrong == "value" and _place(item) == _place(difference)]
+        found = _together(_evidence(item, reference, ranks, world, parts, clues) for item in alike) or found
     apart = _counted(ranks, differences, reference) or _apart(difference, differences, reference, clues.groups)
     return Diagnosis(found.kind, f"{found.text}; {apart}") if apart else found
 
@@ -69,10 +72,28 @@ def _diagnosis(
             return Diagnosis("dtype", f"type {', '.join(kinds)} instead of {reference[name].dtype}")
         case "nonfinite":
             return Diagnosis("nonfinite", "NaN or infinity where one process has finite numbers")
+    evidence = _evidence(difference, reference, ranks, world, parts, clues)
+    for hypothesis in (_zero, _not_reduced, _ranks_differ, *_OF_ONE, _copies, _rounded, _part):
+        found = hypothesis(evidence)
+        if found:
+            return found
+    count, size = int(_beyond(evidence).sum()), evidence.want.size
+    return Diagnosis("other", f"no known pattern; {count} of {size} elements are wrong")
+
+
+def _place(item: Difference) -> tuple[int, str]:
+    return item.parsed.step, item.parsed.role
+
+
+def _evidence(
+    difference: Difference, reference: Arrays, ranks: Sequence[Arrays], world: int, parts: int, clues: Clues
+) -> Evidence:
+    """Return what hypotheses about one array, which ranks hold in the reference's shape, may look at."""
+    name = difference.name
     holders = tuple(i for i, rank in enumerate(ranks) if name in rank)
     pieces = [None if share is None else share.get(name) for share in clues.shares]
     own = [piece.astype(np.float64) for piece in pieces if piece is not None and piece.shape == reference[name].shape]
-    evidence = Evidence(
+    return Evidence(
         difference,
         reference[name].astype(np.float64),
         tuple(ranks[i][name].astype(np.float64) for i in holders),
@@ -85,12 +106,28 @@ def _diagnosis(
         seen=ranks[holders[0]],
         before=_before(difference, reference, clues.start),
     )
-    for hypothesis in (_zero, _not_reduced, _ranks_differ, *_OF_ONE, _copies, _part):
-        found = hypothesis(evidence)
-        if found:
-            return found
-    count, size = int(_beyond(evidence).sum()), evidence.want.size
-    return Diagnosis("other", f"no known pattern; {count} of {size} elements are wrong")
+
+
+def _together(alike: Iterable[Evidence]) -> Diagnosis | None:
+    """Try the wrong tensors of one step and role together: they may tell what one of them is too small for."""
+    items = [item for item in alike if item.own and _agree(item)]
+    if len(items) < 2:
+        return None
+    counts = {(len(item.own), item.before is None) for item in items}
+    if len(counts) > 1:
+        return None
+
+    def one(arrays: Iterable[np.ndarray]) -> np.ndarray:
+        return np.concatenate([array.ravel() for array in arrays])
+
+    first = items[0]
+    whole = replace(
+        first.with_arrays(one(item.want for item in items), one(item.held[0] for item in items)),
+        own=tuple(one(item.own[i] for item in items) for i in range(len(first.own))),
+        before=None if first.before is None else one(item.before for item in items if item.before is not None),
+    )
+    found = next((found for found in (of_shares.update(whole), of_shares.combination(whole)) if found), None)
+    return None if found is None else Diagnosis(found.kind, f"all {len(items)} that are wrong there: {found.text}")
 
 
 def _before(difference: Difference, reference: Arrays, start: Arrays) -> np.ndarray | None:
@@ -264,6 +301,26 @@ def _copies(evidence: Evidence) -> Diagnosis | None:
         return None
     text = f"each replica's copy is its own; their mean is the expected value (residual {residual:.1e})"
     return Diagnosis("copies", text)
+
+
+def _rounded(evidence: Evidence) -> Diagnosis | None:
+    """Whether numbers passed through a lower type than their own on the way.
+
+    Of float64 the size of the error tells float32; of a half type, that every number is one of that type's.
+    """
+    error, scale, held = evidence.difference.error, evidence.difference.scale, evidence.held[0]
+    unit = float(np.finfo(np.float32).eps)
+    if evidence.eps == np.finfo(np.float64).eps and 1e-3 * unit * scale <= error <= unit * scale:
+        text = f"off by {error / scale:.1e} of its size, within one rounding of float32: it passes through that type"
+        return Diagnosis("rounded", text)
+    half = (
+        held.astype(np.float16).astype(np.float64) if np.abs(held).max(initial=0) < np.finfo(np.float16).max else held
+    )
+    if held.size > 3 and evidence.eps < np.finfo(np.float16).eps and np.array_equal(half, held) and held.any():
+        residual = float(np.abs(held - evidence.want).max(initial=0))
+        if residual <= np.finfo(np.float16).eps * scale:
+            return Diagnosis("rounded", "each number is one of float16, the nearest or next to it")
+    return None
 
 
 def _part(evidence: Evidence) -> Diagnosis | None:

@@ -34,6 +34,7 @@ from d3bot.spec.observation import (
 )
 from d3bot.spec.seed import Seed, dump_seed, load_seed, read_toml
 from d3bot.spec.setting import Setting
+from d3bot.spec.trace import Event, Trace, read_trace
 from d3bot.spec.verdict import (
     FAILING,
     KINDS,
@@ -74,6 +75,7 @@ __all__ = [
     "Coverage",
     "Dtype",
     "ErrorReport",
+    "Event",
     "Evidence",
     "Finding",
     "First",
@@ -100,6 +102,7 @@ __all__ = [
     "SpecError",
     "TensorRow",
     "Tie",
+    "Trace",
     "Trial",
     "Verdict",
     "canonical_json",
@@ -109,6 +112,7 @@ __all__ = [
     "one_line",
     "parse_name",
     "read_toml",
+    "read_trace",
     "short_hash",
     "show_scalar",
     "trial_id",

@@ -19,6 +19,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from d3bot.spec.trace import Trace
+
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 Role = Literal["rows", "loss", "grad", "norm", "metric", "param", "buffer", "predict"]
@@ -77,6 +79,8 @@ class RankObservation:
     error: ErrorReport | None = None
     output: str = ""
     """Tail of what it printed; after a deadline it ends with the stacks of all threads."""
+    trace: Trace | None = None
+    """What it recorded on its way, where that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class Observation:
     """Of a reference: what it returns on one piece of the batch alone; None where that could not be run."""
     start: Arrays = field(default_factory=dict)
     """Of a reference: the parameters before the first step, as `param NAME`."""
+    moved: tuple[Trace, ...] = ()
+    """Of a traced reference: what its noise re-runs recorded."""
 
     @property
     def ok(self) -> bool:

@@ -236,6 +236,36 @@ def test_a_rank_that_differs_is_looked_at_by_itself() -> None:
     assert found(GOOD, OLD).text.endswith("only rank 1 is wrong; rank 1: equals the previous step's (residual 0.0e+00)")
 
 
+def test_what_one_small_tensor_cannot_tell_all_wrong_ones_do_together() -> None:
+    names = [f"step 0 grad fc{i}.bias" for i in range(4)]
+    shares: list[Arrays] = [{name: share[i, :2] for i, name in enumerate(names)} for share in SHARES]
+    reference: Arrays = {name: np.asarray(np.mean([share[name] for share in shares], axis=0)) for name in names}
+    weights = (0.5, 1.5, 1.0)
+    seen: Arrays = {
+        name: np.sum([by * share[name] for by, share in zip(weights, shares, strict=True)], axis=0) for name in names
+    }
+    differences = compare(reference, [seen], {}, lambda _: True)
+    clues = Clues(shares=tuple(shares))
+    alone = diagnose(differences[0], reference, [seen], 3, 3, clues, differences[:1])
+    told = diagnose(differences[0], reference, [seen], 3, 3, clues, differences)
+    assert (alone.kind, told.kind) == ("other", "share")
+    assert told.text.startswith("all 4 that are wrong there: is a sum over the ranks' own with weights 0.5, 1.5, 1 ")
+
+
+ROUNDED = [
+    ("float32 in float64", GOOD * (1 + 2e-8 * np.sign(OTHER)), "rounded", "within one rounding of float32"),
+    ("more than float32", GOOD * (1 + 1e-6 * np.sign(OTHER)), "other", "no known pattern"),
+    ("float16 numbers", GOOD.astype(np.float16).astype(np.float64), "rounded", "each number is one of float16"),
+]
+
+
+@pytest.mark.parametrize(("held", "kind", "text"), [row[1:] for row in ROUNDED], ids=[row[0] for row in ROUNDED])
+def test_a_lower_type_on_the_way_is_told(held: np.ndarray, kind: str, text: str) -> None:
+    told = found(*both(held))
+    assert told.kind == kind
+    assert text in told.text
+
+
 def test_unexpected() -> None:
     ranks = [{NAME: GOOD}]
     (wrong,) = compare({}, ranks, {}, lambda name: True)

@@ -2,9 +2,11 @@
 
 What comes back lies in the job's folder: `rank-N.npz` (or `reference.npz`, `noise-I.npz`,
 `share-I.npz`, `start.npz`), `rank-N.json` with the
-outcome, `rank-N.out` with everything that was printed.  Nothing is pickled.
+outcome, `rank-N.out` with everything that was printed, and of a traced run
+`trace-reference.*`, `trace-noise-I.*` or `trace-N.*` (see `d3bot_trace`).  Nothing is pickled.
 """
 
+import contextlib
 import faulthandler
 import inspect
 import json
@@ -19,6 +21,7 @@ import types
 
 import numpy as np
 from d3bot_noise import NOISE
+from d3bot_trace import traced
 
 
 def run_child(job, rank):
@@ -46,7 +49,9 @@ def run_child(job, rank):
         if job["call"] == "reference":
             reference(script, job, folder)
         else:
-            store(os.path.join(folder, f"rank-{rank}.npz"), distributed(script, rank, job))
+            with watched(script, job, str(rank)):
+                seen = distributed(script, rank, job)
+            store(os.path.join(folder, f"rank-{rank}.npz"), seen)
         outcome, code = {"ok": True}, 0
     except BaseException as error:
         outcome = describe(error, job["packages"])
@@ -74,6 +79,11 @@ def load(path):
     return module
 
 
+def watched(script, job, name):
+    """Return a context in which the script's layers and collectives are recorded, if that is asked for."""
+    return traced(script, job["framework"], job["folder"], name) if job["trace"] else contextlib.nullcontext()
+
+
 def distributed(script, rank, job):
     """Call `distributed` with what its signature asks for.
 
@@ -89,7 +99,9 @@ def reference(script, job, folder):
 
     Then, of what is asked for, on single parts of the batch, and what the parameters are before the first step.
     """
-    store(os.path.join(folder, "reference.npz"), script.reference())
+    with watched(script, job, "reference"):
+        seen = script.reference()
+    store(os.path.join(folder, "reference.npz"), seen)
     build, data = script.build, script.data
     noise = NOISE[job["framework"]]
     for i, how in enumerate(job["noise"]):
@@ -99,7 +111,9 @@ def reference(script, job, folder):
             script.data = noise.moved_data(data, seed=i)
         else:
             script.data = noise.reordered_data(data, parts=job["parts"], steps=job["steps"], seed=i)
-        store(os.path.join(folder, f"noise-{i}.npz"), script.reference())
+        with watched(script, job, f"noise-{i}"):
+            seen = script.reference()
+        store(os.path.join(folder, f"noise-{i}.npz"), seen)
     script.build = build
     for i in job["shares"]:
         script.data = noise.shared_data(data, i, pieces=job["pieces"], parts=job["parts"], steps=job["steps"])
