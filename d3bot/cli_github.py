@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from d3bot import __version__
+from d3bot.builds.spec import first_of
 from d3bot.cli_options import ConfigFile, JsonFlag, QuietFlag, Seed, SeedsFolder, SettingGlobs, Workers
 from d3bot.config import TrackerConfig, default_workers, load_config
 from d3bot.doctor import preflight
@@ -297,18 +298,22 @@ def approved_command(
 def retest_command(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder that holds the finding.")],
     key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the finding.")],
-    build: Annotated[str, typer.Option("--build", "-b", metavar="SPEC", help="Build to run its script on.")],
     out: Out,
+    build: Annotated[
+        list[str] | None,
+        typer.Option("--build", "-b", metavar="SPEC", help="Builds; the first of the finding's framework runs it."),
+    ] = None,
     times: Annotated[int, typer.Option(help="Fresh processes.", min=1, max=20)] = 3,
     config: ConfigFile = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Run the script of a finding on a build; leave a run folder that `d3bot file` acts on by the usual rules."""
     folder = find_known(run_folder, key)
-    loaded = load_config(config)
-    found = resolved(build, loaded, _log)
-    if found.framework != folder.finding.build.framework:
-        raise SpecError(f"--build {build}: is {found.framework}, the finding is of {folder.finding.build.framework}")
+    loaded = load_config(config, cli={"builds": build or None})
+    framework = folder.finding.build.framework
+    found = resolved(first_of(loaded.builds, framework), loaded, _log, framework)
+    if found.framework != framework:
+        raise SpecError(f"--build {found.spec}: is {found.framework}, the finding is of {framework}")
     started = datetime.now(UTC)
     run = Run(
         run=f"{started:%Y%m%dT%H%M%SZ}-retest-{secrets.token_hex(3)}",

@@ -37,7 +37,7 @@ case $COMMAND in
     need KEY
     need D3BOT_PREVIOUS
     need D3BOT_BUILDS
-    call=(retest "$D3BOT_PREVIOUS" "$KEY" --build "$D3BOT_BUILDS" --out "$OUT") ;;
+    call=(retest "$D3BOT_PREVIOUS" "$KEY" --out "$OUT" "${config[@]}") ;;
   bisect)
     need KEY
     need D3BOT_PREVIOUS

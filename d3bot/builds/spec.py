@@ -1,6 +1,7 @@
 """What a person may write for a build, read into typed requests.  Text only: nothing here looks at the disk."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import PurePath
@@ -114,6 +115,15 @@ class Interpreter:
 
 
 Request = Exact | Range | Nightly | Wheel | Interpreter
+
+
+def first_of(specs: Sequence[str], framework: Framework) -> str:
+    """Return the first build spec that names a distribution of a framework, or none at all; SpecError if none does."""
+    for spec in specs:
+        name = getattr(parse(spec), "name", "")
+        if DISTRIBUTIONS.get(name, framework) == framework:
+            return spec
+    raise SpecError(f"builds: none of {', '.join(specs) or 'none'} is of {framework}; name one")
 
 
 def parse(text: str) -> Request:

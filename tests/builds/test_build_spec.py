@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d3bot.builds.spec import Companion, Exact, Interpreter, Nightly, Range, Request, Wheel, parse, same_version
+from d3bot.builds.spec import (
+    Companion,
+    Exact,
+    Interpreter,
+    Nightly,
+    Range,
+    Request,
+    Wheel,
+    first_of,
+    parse,
+    same_version,
+)
 from d3bot.spec import SpecError
 
 TF = (Companion("keras-nightly"),)
@@ -143,3 +154,21 @@ def test_any_text_is_a_request_or_a_spec_error(text: str) -> None:
 )
 def test_same_version(asked: str, found: str, same: bool) -> None:
     assert same_version(asked, found) is same
+
+
+@pytest.mark.parametrize(
+    ("specs", "framework", "chosen"),
+    [
+        (("torch@nightly", "tf-nightly"), "tensorflow", "tf-nightly"),
+        (("tf-nightly", "torch@nightly/cu130"), "torch", "torch@nightly/cu130"),
+        (("tf-nightly with keras", "python:/e/bin/python"), "torch", "python:/e/bin/python"),
+    ],
+)
+def test_of_several_builds_the_first_of_a_framework_is_taken(specs, framework, chosen):
+    assert first_of(specs, framework) == chosen
+
+
+@pytest.mark.parametrize("specs", [(), ("torch==2.13.0",)])
+def test_no_build_of_a_framework_is_one_line(specs):
+    with pytest.raises(SpecError, match="is of tensorflow; name one"):
+        first_of(specs, "tensorflow")

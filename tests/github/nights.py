@@ -1,11 +1,12 @@
 """Run folders as the unprivileged half leaves them, without running anything."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from d3bot.findings import Symptom, failure_key
+from d3bot.history.check import Check, Row, write_check
 from d3bot.history.evidence import write_evidence
 from d3bot.history.finding_folder import write_finding
 from d3bot.history.folder import RunWriter
@@ -32,6 +33,19 @@ def failing(name: str, kind: str = "diverged", family: str = "fsdp2", **facts: A
     title = f"{family}: weight gradients differ: {name}"
     made = finding(key, title=title, verdict=seen)
     return made.model_copy(update={"setting": setting, "build": build()} | facts)
+
+
+def checked(folder: Path, found: Finding, commit: str = "") -> Path:
+    """Write what a check of a pull request leaves: one failure that its base does not have."""
+    folder.mkdir(parents=True)
+    rows = (Row(key=found.key, title=f"{found.title} of @octocat", setting=str(found.setting)),)
+    told = Check(
+        outcome="worse", reason="1 failure", base=BUILD, head=BUILD, baseline=commit, seed=1, trials=2, worse=rows
+    )
+    write_check(folder, told)
+    (folder / "summary.md").write_text("1 failure\n")
+    night(folder, 0, datetime(2026, 11, 30, tzinfo=UTC), [found]).rename(folder / "head")
+    return folder
 
 
 def night(

@@ -1,4 +1,4 @@
-"""Stands in for d3bot in workflows that `act` runs: what needs a build or GitHub is played, all else is d3bot itself.
+"""Stands in for d3bot in workflows that `act` runs: what runs a build is played, all else is d3bot itself.
 
 Every call is a line of the log: its arguments, and the configuration that the workflow gave by environment.
 """
@@ -6,17 +6,24 @@ Every call is a line of the log: its arguments, and the configuration that the w
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
+from d3bot.findings.lifecycle import script_hash
+from d3bot.flow.evidence import find_known
 from d3bot.flow.plan_file import write_plan
+from d3bot.history.finding_folder import read_finding, write_finding
 from d3bot.history.folder import RunWriter
-from d3bot.spec import Setting, Trial
-from tests.findings.samples import case, run, verdict
+from d3bot.spec import Bisection, Evidence, Point, Setting, Trial
+from d3bot.tracker.filing import BISECTED, RETESTED
+from tests.findings.samples import BUILD, case, run, verdict
+from tests.github.nights import SCRIPT, build, checked, failing, night
 
 STORE = Path(os.environ["STAND_IN_STORE"])
+ONE = failing("one", build=BUILD)
+"""What the first shard and a check find."""
 
 
 def main(arguments: list[str]) -> int:
@@ -25,27 +32,19 @@ def main(arguments: list[str]) -> int:
         token = bool(os.environ.get("GITHUB_TOKEN"))
         log.write(json.dumps({"call": arguments, "told": told, "token": token}) + "\n")
     command, options = arguments[0], dict(itertools.pairwise(arguments))
-    if command in os.environ.get("STAND_IN_FAILS", "").split(";") or told.get("D3BOT_SHARD") in _broken():
+    if command == os.environ.get("STAND_IN_FAILS") or told.get("D3BOT_SHARD") == os.environ.get("STAND_IN_BROKEN", "-"):
         return 3
-    if command == "run":
-        return _shard(Path(options["--out"]), told["D3BOT_SHARD"], int(told["D3BOT_SEED"]))
-    if command == "fetch":
-        return _fetch(Path(options["--out"]), options["--name"])
-    if command == "file":
-        given = arguments[1:]
-        given[given.index("github")] = str(STORE / "issues")
-        return _real(["file", *given])
-    if command == "command":
-        return _outputs(json.loads(os.environ["STAND_IN_ANSWER"]))
-    if command in ("check", "bisect", "retest"):
-        Path(options["--out"]).mkdir()
-        (Path(options["--out"]) / "summary.md").write_text("done\n")
-        return 0
-    return _real(arguments)
-
-
-def _broken() -> list[str]:
-    return os.environ.get("STAND_IN_BROKEN", "").split()
+    match command:
+        case "run":
+            return _shard(Path(options["--out"]), told["D3BOT_SHARD"], int(told["D3BOT_SEED"]))
+        case "check":
+            checked(Path(options["--out"]), ONE, options["--baseline"])
+            return 1
+        case "retest":
+            return _retest(Path(arguments[1]), arguments[2], Path(options["--out"]))
+        case "bisect":
+            return _bisect(Path(arguments[1]), Path(options["--out"]))
+    return subprocess.run([sys.executable, "-m", "d3bot", *arguments]).returncode
 
 
 def _shard(out: Path, shard: str, seed: int) -> int:
@@ -56,25 +55,28 @@ def _shard(out: Path, shard: str, seed: int) -> int:
         setting = Setting.parse(f"ddp(world={1 + index})")
         write_plan(out, [Trial(case=case(), setting=setting)])
         writer.append(verdict("pass", case().id, str(setting)))
+        if index == 1:
+            write_finding(out, ONE, SCRIPT, "bad", None, "@octocat wrote this")
         writer.finish(begun)
     return 0
 
 
-def _fetch(out: Path, name: str) -> int:
-    found = (STORE / "artifacts" / name).is_dir()
-    if found:
-        shutil.copytree(STORE / "artifacts" / name, out)
-    return _outputs({"found": str(found).lower(), "run-dir": str(out) if found else ""})
-
-
-def _outputs(values: dict[str, str]) -> int:
-    with open(os.environ["GITHUB_OUTPUT"], "a") as file:
-        file.writelines(f"{name}={value}\n" for name, value in values.items())
+def _retest(previous: Path, key: str, out: Path) -> int:
+    script = script_hash(find_known(previous, key).script)
+    passed = Evidence(key=key, build=build("2.14.0.dev20261231", environment={}), script=script, runs=3, passed=3)
+    night(out.parent, 9, datetime.now(UTC), evidence=[passed], previous=RETESTED).rename(out)
     return 0
 
 
-def _real(arguments: list[str]) -> int:
-    return subprocess.run([sys.executable, "-m", "d3bot", *arguments]).returncode
+def _bisect(source: Path, out: Path) -> int:
+    good, bad = (
+        Point(version=f"2.14.0.dev2026112{day}", spec=f"torch@2026-11-2{day}", answer=answer)
+        for day, answer in ((0, "good"), (1, "bad"))
+    )
+    found = Bisection(subject="torch", direction="broke", status="found", good=good, bad=bad)
+    finding = read_finding(source).finding.model_copy(update={"bisection": found})
+    night(out.parent, 9, datetime.now(UTC), [finding], previous=BISECTED).rename(out)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The real workflows and composite actions, run by `act` here: matrix, needs, conditions, outputs, artifacts.
 
-Actions from elsewhere are replaced by a few lines of shell that do the same between two folders, and d3bot's own calls
-by `stand_in.py`, which plays builds and GitHub and hands all else to d3bot.
+Actions from elsewhere are replaced by a few lines of shell that do the same between two folders; of d3bot's own calls
+`stand_in.py` plays those that run a build.  All others are d3bot itself, with a token, against the emulator.
 """
 
 import json
@@ -10,9 +10,18 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+
+from d3bot.config import TrackerConfig
+from d3bot.findings.lifecycle import infrastructure_key
+from d3bot.github.body import key_in, record_in
+from d3bot.tracker.filing import file_run
+from tests.findings.samples import BUILD
+from tests.github.nights import failing, night
+from tests.github.test_github_artifacts import event, pull
 
 ROOT = Path(__file__).parents[2]
 ACT = shutil.which("act", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
@@ -25,12 +34,12 @@ STUBS = {
     "actions/setup-python": ("python-version", 'echo "python-path=$STAND_IN_PYTHON" >> "$GITHUB_OUTPUT"'),
     "actions/upload-artifact": (
         "name path",
-        '[ -e "$IN_PATH" ] || exit 1; to="$STAND_IN_STORE/artifacts/$IN_NAME"; '
+        '[ -e "$IN_PATH" ] || exit 1; to="$STAND_IN_STORE/artifacts/$GITHUB_RUN_ID/$IN_NAME"; '
         'rm -rf "$to"; mkdir -p "$to"; cp -a "$IN_PATH/." "$to"',
     ),
     "actions/download-artifact": (
         "name pattern path",
-        'mkdir -p "$IN_PATH"; cd "$STAND_IN_STORE/artifacts"; '
+        'mkdir -p "$IN_PATH"; cd "$STAND_IN_STORE/artifacts/$GITHUB_RUN_ID"; '
         'if [ -n "$IN_NAME" ]; then cp -a "$IN_NAME/." "$GITHUB_WORKSPACE/$IN_PATH"; '
         'else cp -a $IN_PATTERN "$GITHUB_WORKSPACE/$IN_PATH"; fi',
     ),
@@ -38,16 +47,27 @@ STUBS = {
 """What an action from elsewhere reads of its inputs, and does."""
 
 
+RUN, LAST_NIGHT = 77, 5
+"""The runs of the workflow that `act` plays, and of the nightly one before it."""
+ONE = failing("one", build=BUILD)
+"""What the stand-in finds."""
+
+
 @pytest.fixture
-def act(tmp_path):
+def act(hub, tmp_path):
     """Return a function that runs a workflow on an event; it returns the exit code, the calls of d3bot, the output."""
     source, store = tmp_path / "source", tmp_path / "store"
-    store.mkdir()
-    (store / "artifacts").mkdir()
+    (store / "artifacts").mkdir(parents=True)
+    hub.proxy.uploads = store / "artifacts"
+    hub.proxy.now = lambda: datetime.now(UTC)
     shutil.copytree(ROOT / ".github", source / ".github")
     shutil.copy(ROOT / "action.yml", source)
     exe = tmp_path / "d3bot"
-    exe.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m tests.github.stand_in "$@"\n')
+    # act knows no server but the public one, whatever its options say.
+    exe.write_text(
+        f'#!/bin/sh\nGITHUB_API_URL="{hub.proxy.url}" GITHUB_SERVER_URL="{hub.place().server_url}" '
+        f'PYTHONPATH="{ROOT}" exec "{sys.executable}" -m tests.github.stand_in "$@"\n'
+    )
     exe.chmod(0o755)
     (source / ".github/actions/environment.sh").write_text(f'echo "exe={exe}" >> "$GITHUB_OUTPUT"\n')
     subprocess.run([*GIT, "init", "-q", str(source)], check=True)
@@ -63,13 +83,14 @@ def act(tmp_path):
     def run(workflow, event, payload, variables=(), **environ):
         (tmp_path / "event.json").write_text(json.dumps(payload))
         given = {"STAND_IN_STORE": store, "STAND_IN_SOURCE": source, "STAND_IN_PYTHON": sys.executable, **environ}
+        given |= {"GITHUB_REPOSITORY": hub.repo, "GITHUB_RUN_ID": str(RUN)}
         given["GITHUB_WORKFLOW_REF"] = f"a/b/.github/workflows/{workflow}@refs/heads/main"  # act does not set it
         done = subprocess.run(
             [ACT, event, "-W", f".github/workflows/{workflow}", "-e", str(tmp_path / "event.json")]
             + ["-P", "ubuntu-latest=-self-hosted", "--no-cache-server", "--concurrent-jobs", "1", *replaced]
             + [part for name, value in given.items() for part in ("--env", f"{name}={value}")]
             + [part for each in variables for part in ("--var", each)]
-            + ["--secret", "GITHUB_TOKEN=none", "--actor", "a", "--defaultbranch", "main"],
+            + ["--secret", "GITHUB_TOKEN=bot-token", "--actor", "a", "--defaultbranch", "main"],
             cwd=source,
             env={**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
             capture_output=True,
@@ -80,7 +101,7 @@ def act(tmp_path):
         calls = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         return done.returncode, calls, done.stdout + done.stderr
 
-    run.store = store
+    run.artifacts = store / "artifacts" / str(RUN)
     run.source = source
     return run
 
@@ -107,51 +128,87 @@ def called(calls, command):
     return [each for each in calls if each["call"][0] == command]
 
 
-def test_a_night_is_planned_run_in_two_shards_merged_and_filed(act):
+def keys_of(hub):
+    return {key_in(issue["body"]): issue for issue in hub.issues()}
+
+
+@pytest.fixture
+def last_night(hub, act):
+    """A night before this one, as GitHub keeps it; returns a function that makes it of findings."""
+
+    def made(*findings):
+        began = datetime.now(UTC) - timedelta(days=10)
+        hub.clock.moment = began
+        folder = night(hub.proxy.uploads / str(LAST_NIGHT), 0, began, findings)
+        run = {"id": LAST_NIGHT, "created_at": f"{began:%Y-%m-%dT%H:%M:%SZ}", "conclusion": "success"}
+        run |= {"event": "schedule", "head_branch": "main", "head_repository": {"full_name": hub.repo}}
+        hub.proxy.runs = [run]
+        return folder.rename(folder.parent / "d3bot-run")
+
+    return made
+
+
+def test_a_night_is_planned_run_in_two_shards_merged_and_filed(hub, act, last_night):
+    last_night()
     code, calls, said = act("nightly.yml", "workflow_dispatch", {"inputs": {"builds": "torch==2.13.0"}})
     assert code == 0, said
     shards = called(calls, "run")
     assert sorted(each["told"]["D3BOT_SHARD"] for each in shards) == ["1/2", "2/2"]
     assert len({each["told"]["D3BOT_SEED"] for each in shards}) == 1
     assert {each["told"]["D3BOT_BUILDS"] for each in shards} == {"torch==2.13.0"}
-    merged = json.loads((act.store / "artifacts/d3bot-run/run.json").read_text())
-    assert (merged["complete"], merged["trials"]) == (True, 2)
-    assert (act.store / "artifacts/d3bot-run/history.html").exists()
-    (filed,) = called(calls, "file")
-    assert filed["call"][-1] == "run"
-    assert "--failed" not in filed["call"]
+    assert {each["told"]["D3BOT_PREVIOUS"] for each in shards} == {"previous"}
+    merged = json.loads((act.artifacts / "d3bot-run/run.json").read_text())
+    assert (merged["complete"], merged["trials"], merged["previous"]) == (True, 2, "r0")
+    assert (act.artifacts / "d3bot-run/history.html").exists()
     assert [each["call"][0] for each in calls if each["token"]] == ["fetch", "fetch", "file"], "no token near a build"
+    (issue,) = hub.issues()
+    assert (key_in(issue["body"]), issue["state"], issue["user"]["login"]) == (ONE.key, "open", "github-actions[bot]")
+    assert {label["name"] for label in issue["labels"]} >= {"d3bot", "framework: torch", "setting: fsdp2"}
+    assert hub.comments(issue["number"]) == []
 
 
-def test_f6_a_shard_that_breaks_is_missed_and_the_night_is_filed_all_the_same(act):
-    code, calls, said = act("nightly.yml", "workflow_dispatch", {}, STAND_IN_BROKEN="2/2")
+def test_f6_a_shard_that_breaks_is_missed_and_the_night_is_filed_all_the_same(hub, act):
+    code, _, said = act("nightly.yml", "workflow_dispatch", {}, STAND_IN_BROKEN="2/2")
     assert code != 0, said
     assert "shard 2/2 is missing" in said
-    merged = json.loads((act.store / "artifacts/d3bot-run/run.json").read_text())
+    merged = json.loads((act.artifacts / "d3bot-run/run.json").read_text())
     assert (merged["complete"], merged["trials"]) == (False, 1)
-    (filed,) = called(calls, "file")
-    assert filed["call"][-1] == "run"
-    assert "The nightly run gives no result" in "".join(p.read_text() for p in (act.store / "issues").glob("*.md"))
+    (issue,) = hub.issues()
+    assert (key_in(issue["body"]), issue["title"]) == (infrastructure_key(), "The nightly run gives no result")
 
 
-def test_a_night_without_a_plan_becomes_the_infrastructure_issue(act):
+def test_j3_a_night_without_a_plan_becomes_the_infrastructure_issue(hub, act):
     code, calls, _ = act("nightly.yml", "workflow_dispatch", {}, STAND_IN_FAILS="plan")
     assert code != 0
     assert called(calls, "run") == []
-    (filed,) = called(calls, "file")
-    assert filed["call"][-2:] == ["--failed", "plan failure, shards skipped, merge skipped"]
+    assert "plan failure, shards skipped, merge skipped" in keys_of(hub)[infrastructure_key()]["body"]
 
 
-def test_a_pull_request_is_checked_on_both_builds_without_a_token(act):
+def test_a_pull_request_of_a_fork_is_checked_without_a_token_and_told_by_the_half_that_has_one(hub, act):
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=act.source, capture_output=True, text=True).stdout.strip()
-    payload = {"pull_request": {"number": 7, "head": {"sha": head}, "base": {"sha": head}}}
+    fork = {"full_name": "forker/lib", "fork": True}
+    payload = {"pull_request": {"number": 1, "head": {"sha": head, "repo": fork}, "base": {"sha": head}}}
     command = "mkdir -p dist && git rev-parse HEAD > dist/lib.whl"
     code, calls, said = act("pr-check.yml", "pull_request", payload, [f"D3BOT_BUILD_COMMAND={command}"])
-    assert code == 0, said
+    assert code != 0, "the head is worse"
     (check,) = called(calls, "check")
     assert check["call"][check["call"].index("--baseline") + 1] == head
     assert not any(each["token"] for each in calls)
-    assert (act.store / "artifacts/d3bot-check/summary.md").exists()
+    assert hub.proxy.requests == [], said
+
+    hub.person("POST", "/issues", {"title": "a change"})
+    sha = hub.emulator.ask("GET", f"/repos/{hub.repo}/commits/main")["sha"]
+    hub.proxy.pulls = {1: pull(1, sha)}
+    ended = event(sha=sha) | {"repository": {"default_branch": "main"}}
+    ended["workflow_run"] |= {"id": RUN, "conclusion": "failure"}
+    code, calls, said = act("pr-report.yml", "workflow_run", ended)
+    assert code == 0, said
+    (comment,) = hub.comments(1)
+    assert "1 failure" in comment["body"]
+    assert head in comment["body"], "the merge base"
+    made = hub.emulator.ask("GET", f"/repos/{hub.repo}/commits/{sha}/check-runs")["check_runs"]
+    assert [(each["name"], each["conclusion"]) for each in made] == [("d3bot", "failure")]
+    assert [issue["title"] for issue in hub.issues()] == ["a change"], "c8: nothing is filed"
 
 
 def test_without_a_build_command_a_pull_request_is_left_alone(act):
@@ -160,15 +217,47 @@ def test_without_a_build_command_a_pull_request_is_left_alone(act):
     assert (code, calls) == (0, []), said
 
 
-@pytest.mark.parametrize("action", ["bisect", "retest"])
-def test_a_command_that_needs_a_build_gets_a_job_of_its_own_and_its_answer_is_filed(act, action):
-    shutil.copytree(act.source / ".github", act.store / "artifacts/d3bot-run/findings/torch-x")
-    answer = {"action": action, "issue": "3", "key": "torch-x", "from": "1", "to": "2"}
-    payload = {"action": "created", "comment": {"body": f"/d3bot {action}"}, "issue": {"number": 3}}
-    environ = {"STAND_IN_ANSWER": json.dumps(answer), "STAND_IN_FAILS": "file"}
-    _, calls, said = act("commands.yml", "issue_comment", payload, ["D3BOT_BUILDS=torch@nightly"], **environ)
-    (ran,) = called(calls, action)
+@pytest.fixture
+def commanded(hub, act, last_night):
+    """Return a function that comments on the issue of a finding, and lets the workflow act on it."""
+    folder = last_night(ONE)
+    file_run(folder, hub.tracker("r0"), hub.clock.now(), policy=TrackerConfig().policy(), file_all=True)
+    hub.clock.moment = datetime.now(UTC)
+
+    def said(text, token="writer-token"):
+        comment = hub.person("POST", "/issues/1/comments", {"body": text}, token)
+        payload = {"action": "created", "comment": comment, "issue": {"number": 1}}
+        code, calls, log = act("commands.yml", "issue_comment", payload, ["D3BOT_BUILDS=tf-nightly;torch@nightly"])
+        assert code == 0, log
+        return calls
+
+    return said
+
+
+def test_c4_a_retest_that_was_asked_for_runs_without_a_token_and_closes_the_issue(hub, commanded):
+    calls = commanded("/d3bot retest")
+    (ran,) = called(calls, "retest")
+    assert (ran["token"], ran["call"][2]) == (False, ONE.key)
+    assert [each["call"][0] for each in calls if each["token"]] == ["command", "fetch", "fetch", "file"]
+    (issue,) = hub.issues()
+    assert (issue["state"], issue["state_reason"]) == ("closed", "completed")
+    _, answer, closing = (each["body"] for each in hub.comments(1))
+    assert "a retest is asked for" in answer
+    assert "3 of 3 fresh processes on torch 2.14.0.dev20261231" in closing
+
+
+def test_a_bisection_that_was_asked_for_is_told_to_the_issue(hub, commanded):
+    (ran,) = called(commanded("/d3bot bisect 2.13.0..2.14.0"), "bisect")
     assert not ran["token"]
-    assert ("--good" in ran["call"]) == (action == "bisect")
-    (filed,) = called(calls, "file")
-    assert filed["token"], said
+    assert ran["call"][-4:] == ["--good", "2.13.0", "--bad", "2.14.0"]
+    (issue,) = hub.issues()
+    assert record_in(issue["body"]).bisected.startswith("Last good torch 2.14.0.dev20261120, first bad")
+    _, answer, told = (each["body"] for each in hub.comments(1))
+    assert "a bisection is asked for" in answer
+    assert "Bisected: Last good torch" in told
+
+
+def test_g3_who_may_only_read_is_answered_and_nothing_runs(hub, commanded):
+    calls = commanded("/d3bot retest", "reader-token")
+    assert [each["call"][0] for each in calls] == ["command"]
+    assert "only people who may write" in hub.comments(1)[-1]["body"]

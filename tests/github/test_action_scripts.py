@@ -52,7 +52,7 @@ def step(tmp_path):
         ),
         (
             {"COMMAND": "retest", "D3BOT_PREVIOUS": "p", "KEY": "k", "D3BOT_BUILDS": "torch@nightly"},
-            ["retest", "p", "k", "--build", "torch@nightly", "--out", "run"],
+            ["retest", "p", "k", "--out", "run"],
         ),
         (
             {"COMMAND": "bisect", "D3BOT_PREVIOUS": "p", "KEY": "k", "GOOD": "1", "BAD": "2"},

@@ -3,17 +3,15 @@
 import json
 import os
 import sys
-from datetime import UTC, datetime
 
 import pytest
 
 from d3bot.cli import main
 from d3bot.flow.plan_file import write_plan
-from d3bot.history.check import Check, Row, write_check
 from d3bot.history.folder import RunWriter
 from d3bot.spec import Trial
-from tests.findings.samples import BUILD, KEY, SETTING, case, finding, run, verdict
-from tests.github.nights import failing, night
+from tests.findings.samples import KEY, SETTING, case, run, verdict
+from tests.github.nights import checked, failing, night
 from tests.github.proxy import Fault, packed
 from tests.github.test_github_artifacts import SHA, event, pull
 
@@ -182,15 +180,8 @@ def test_an_artifact_is_fetched_and_its_absence_is_an_answer(hub, cli, tmp_path)
 
 
 @pytest.fixture
-def checked(tmp_path):
-    folder = tmp_path / "check"
-    folder.mkdir()
-    rows = (Row(key=KEY, title="weight gradients of @octocat", setting=str(SETTING)),)
-    write_check(
-        folder, Check(outcome="worse", reason="1 failure", base=BUILD, head=BUILD, seed=1, trials=2, worse=rows)
-    )
-    night(folder, 0, datetime(2026, 11, 30, tzinfo=UTC), [finding()]).rename(folder / "head")
-    return folder
+def told(tmp_path):
+    return checked(tmp_path / "check", ONE)
 
 
 @pytest.fixture
@@ -201,29 +192,29 @@ def pulls(hub):
     return sha
 
 
-def test_a_check_is_posted_to_the_pull_request_of_the_event(hub, cli, checked, pulls):
-    assert cli("post", checked, "--sarif", "out.sarif", event=event(sha=pulls)) == 0, cli.stderr
+def test_a_check_is_posted_to_the_pull_request_of_the_event(hub, cli, told, pulls):
+    assert cli("post", told, "--sarif", "out.sarif", event=event(sha=pulls)) == 0, cli.stderr
     (comment,) = hub.comments(1)
     assert "1 failure" in comment["body"]
     assert "@octocat" not in comment["body"]
     made = hub.emulator.ask("GET", f"/repos/{hub.repo}/commits/{pulls}/check-runs")["check_runs"]
     assert [each["conclusion"] for each in made] == ["failure"]
     assert cli.outputs == {"pull": "1", "verdict": "worse"}
-    assert cli("post", checked, event=event(sha=pulls)) == 0
+    assert cli("post", told, event=event(sha=pulls)) == 0
     assert len(hub.comments(1)) == 1
 
 
-def test_g1_what_may_not_be_written_stands_in_the_summary_and_the_step_is_green(hub, cli, checked, pulls):
+def test_g1_what_may_not_be_written_stands_in_the_summary_and_the_step_is_green(hub, cli, told, pulls):
     hub.proxy.faults += [Fault("403", "POST", "/comments$", 5), Fault("403", "POST", "/check-runs$", 5)]
-    assert cli("post", checked, event=event(sha=pulls)) == 0, cli.stderr
+    assert cli("post", told, event=event(sha=pulls)) == 0, cli.stderr
     assert "1 failure" in cli.summary
     assert "The comment could not be written" in cli.summary
 
 
-def test_g2_a_forged_number_in_the_artifact_is_refused(hub, cli, checked, pulls):
-    path = checked / "check.json"
+def test_g2_a_forged_number_in_the_artifact_is_refused(hub, cli, told, pulls):
+    path = told / "check.json"
     path.write_text(path.read_text().replace('"pull": 0', '"pull": 99'))
-    assert cli("post", checked, event=event(sha=pulls)) == 2
+    assert cli("post", told, event=event(sha=pulls)) == 2
     assert "says that it is of pull request #99" in cli.stderr
     assert hub.comments(1) == []
 

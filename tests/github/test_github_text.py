@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,17 +11,20 @@ from markdown_it import MarkdownIt
 
 from d3bot.findings.issue import marker, render_issue
 from d3bot.findings.lifecycle import new_record
+from d3bot.findings.markdown import plain
 from d3bot.github.body import LIMIT, compose, harmless, key_in, record_in
 from d3bot.github.sarif import MAX_RESULTS, sarif
 from d3bot.history.check import Check, Row
 from d3bot.report.check import check_markdown, title_of_check
 from d3bot.report.summary import summary_markdown
 from d3bot.spec import SpecError
+from d3bot.templates import environment, render_page
 from tests.findings.samples import BUILD, KEY, finding, run, verdict
 from tests.findings.test_lifecycle import NOW
 from tests.findings.test_markdown import HOSTILE, REFERENCE
 from tests.github.nights import failing
 
+ROOT = Path(__file__).parents[2]
 MARKDOWN = MarkdownIt("gfm-like", {"linkify": False})
 SEEN = new_record(finding(), NOW, "r1")
 
@@ -89,6 +93,35 @@ def test_a_template_that_forgets_the_marker_gets_it(tmp_path):
     (tmp_path / "issue").mkdir()
     (tmp_path / "issue" / "issue.md.j2").write_text("Mine\n")
     assert render_issue(finding(), "s", "bad", None, templates=tmp_path).body.startswith(marker(KEY))
+
+
+OWN = sorted(
+    f"{path.parent.name}/{path.name}"
+    for folder in ("issue", "comment", "summary")
+    for path in (ROOT / "templates" / folder).glob("*.j2")
+)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_template_may_be_ones_own_and_none_gets_beyond_text(tmp_path, name):
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_text("Mine: {{ text | plain }}")
+    page = environment(name.partition("/")[0], own=tmp_path)
+    page.filters.update(plain=plain)
+    assert render_page(page, name.partition("/")[2], {"text": "@octocat"}).strip() == "Mine: @&#8203;octocat"
+    (tmp_path / name).write_text("{{ text.__class__.__mro__ }}")
+    with pytest.raises(SpecError, match="unsafe"):
+        render_page(environment(name.partition("/")[0], own=tmp_path), name.partition("/")[2], {"text": "x"})
+
+
+def test_the_docs_list_every_template_that_may_be_ones_own():
+    text = (ROOT / "docs/github.md").read_text().split("**Templates.**")[1].split("They are sandboxed")[0]
+    listed = [
+        f"{folder}/{name.strip()}{end}"
+        for folder, names, end in re.findall(r"(\w+)/(?:\{([^}]*)\}|\w+)(\.md\.j2)", text)
+        for name in names.split(",")
+    ]
+    assert sorted(each.replace("summary/", "summary/summary") for each in listed) == OWN
 
 
 @pytest.mark.parametrize(
