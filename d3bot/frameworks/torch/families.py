@@ -3,6 +3,7 @@
 from d3bot.frameworks.base import Family
 from d3bot.frameworks.torch.settings import (
     collectives,
+    cp,
     dcp,
     ddp,
     dtensor,
@@ -35,6 +36,7 @@ _MODULES = (
     pp_ddp,
     pp_fsdp2,
     collectives,
+    cp,
 )
 
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
