@@ -7,6 +7,8 @@ from collections import defaultdict, deque
 _FLOOR = {"torch": 30.0, "tensorflow": 60.0}
 _CEILING = 180.0
 _TIMES = 20.0
+_PATIENCE = 4.0
+"""How many times longer a trial may take that is said to hang, before it is believed."""
 
 
 class Pace:
@@ -30,3 +32,7 @@ class Pace:
             seen = list(self._seen[framework, family])
         expected = statistics.median(seen) if seen else 0.0
         return min(max(_FLOOR[framework], _TIMES * expected), _CEILING)
+
+    def patient(self, framework: str, family: str) -> float:
+        """Return the seconds after which a trial that did not end within its deadline before is believed to hang."""
+        return _PATIENCE * self.deadline(framework, family)

@@ -37,12 +37,16 @@ class Confirmation:
         return f"{self.seen}/{len(self.attempts)}"
 
 
-def again(harness: Harness, judged: Judged) -> Judged:
+def again(harness: Harness, judged: Judged, patient: bool = False) -> Judged:
     """Run a failing trial once more with a fresh reference; a failure that does not repeat becomes `flaky`.
 
-    One that fails each time but differently is steady enough: the other symptom is noted.
+    One that fails each time but differently is steady enough: the other symptom is noted.  What did not end gets a much
+    longer deadline; if it ends by itself then, later than it was stopped before, it was slow, and that run counts.
     """
-    second = harness.run(judged.trial, fresh=True)
+    hung = judged.verdict.kind == "hung"
+    second = harness.run(judged.trial, fresh=True, patient=patient or hung)
+    if hung and _was_slow(judged, second):
+        return again(harness, second, patient=True) if second.verdict.failing else second
     if same_failure(judged, second):
         also = {second.verdict.key} - {judged.verdict.key}
     elif second.verdict.failing and second.verdict.key:
@@ -50,6 +54,13 @@ def again(harness: Harness, judged: Judged) -> Judged:
     else:
         return replace(judged, verdict=flaky(judged.verdict, f"then {second.verdict.kind}"))
     return replace(judged, verdict=judged.verdict.model_copy(update={"also": tuple(sorted(also))}))
+
+
+def _was_slow(stopped: Judged, ended: Judged) -> bool:
+    """Return whether a trial that was stopped at its deadline ended by itself when it was given longer."""
+    if stopped.distributed is None or ended.distributed is None or ended.verdict.kind == "hung":
+        return False
+    return ended.distributed.seconds > stopped.distributed.seconds
 
 
 def same_failure(first: Judged, second: Judged) -> bool:
@@ -71,11 +82,12 @@ def flaky(verdict: Verdict, then: str) -> Verdict:
 def confirm(harness: Harness, judged: Judged, script: ScriptRun, times: int) -> Confirmation:
     """See a failure again `times` times: in the engine, each in fresh processes, and once as `python repro.py`.
 
-    `script` is the run of the very file that will be filed.
+    `script` is the run of the very file that will be filed.  The first time a hang is waited for much longer: shrinking
+    may have come to a trial that is merely slow.
     """
     attempts = []
-    for _ in range(times - 1):
-        second = harness.run(judged.trial, fresh=True)
+    for time in range(times - 1):
+        second = harness.run(judged.trial, fresh=True, patient=judged.verdict.kind == "hung" and time == 0)
         same = same_failure(judged, second)
         outcome = f"{second.verdict.kind}: {second.verdict.reason}"
         attempts.append(Attempt(how="engine", build=harness.build.label, failed=same, outcome=outcome[:300]))

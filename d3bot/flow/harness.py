@@ -72,10 +72,11 @@ class Harness:
                 paths.append(path)
         format_files(paths)
 
-    def run(self, trial: Trial, fresh: bool = False) -> Judged:
+    def run(self, trial: Trial, fresh: bool = False, patient: bool = False) -> Judged:
         """Run one trial and judge it; with `fresh` the reference is run anew as well, not taken from the cache.
 
-        The noise floor is a property of the case: it is not measured anew.
+        The noise floor is a property of the case: it is not measured anew.  With `patient` the deadline is several times
+        longer: what hangs is told from what is merely slow.
 
         Never raises for what a trial does: infrastructure trouble is the verdict `no-data`.
         """
@@ -90,7 +91,8 @@ class Harness:
             format_files([path])
         try:
             reference = self._reference(script, path, fresh)
-            deadline = self._pace.deadline(self.build.framework, trial.setting.family)
+            seconds = self._pace.patient if patient else self._pace.deadline
+            deadline = seconds(self.build.framework, trial.setting.family)
             job = Job(path, "distributed", self.build.framework, script.processes, limits=Limits(seconds=deadline))
             distributed = self._pool.run(job) if reference.ok else Observation(())
         except EngineError as error:

@@ -68,7 +68,7 @@ class Rounds:
         self._progress.running(trial)
         judged = harness.run(trial)
         if judged.verdict.failing:
-            if not self._before.repeats(judged.verdict):
+            if judged.verdict.kind == "hung" or not self._before.repeats(judged.verdict):
                 judged = again(harness, judged)
             self._same_wrong.add(judged)
             with self._lock:

@@ -188,7 +188,7 @@ KINDS: dict[str, LayerKind] = {
             trainable=True,
         ),
         LayerKind("lstm", "LSTM, every time step's output", _recurrent, (_UNITS,), trainable=True),
-        LayerKind("gru", "GRU, every time step's output", _recurrent, (_UNITS,), trainable=True, frameworks=("torch",)),
+        LayerKind("gru", "GRU, every time step's output", _recurrent, (_UNITS,), trainable=True),
         LayerKind(
             "attention",
             "multi-head self-attention",
@@ -225,7 +225,6 @@ KINDS: dict[str, LayerKind] = {
             _group_norm,
             (Option("groups", "number of groups", default=2, high=64),),
             trainable=True,
-            frameworks=("torch",),
         ),
         LayerKind(
             "scale",

@@ -102,7 +102,7 @@ def conv(sketch: Sketch, x: str, taste: Taste) -> str:
 def conv_normed(sketch: Sketch, x: str, taste: Taste) -> str:
     """A convolution without bias, a batch or group norm, an activation: the block of most image models."""
     inner = _conv2d(sketch, x, taste, taste.other(), bias=False)
-    grouped = sketch.framework == "torch" and sketch.width(inner) % 2 == 0 and taste.chance.random() < 0.4
+    grouped = sketch.width(inner) % 2 == 0 and taste.chance.random() < 0.4
     inner = sketch.add("group_norm" if grouped else "batch_norm", inner)
     return sketch.add(taste.activation(), inner)
 
@@ -128,8 +128,7 @@ def conv_sequence(sketch: Sketch, x: str, taste: Taste) -> str:
 
 def recurrent(sketch: Sketch, x: str, taste: Taste) -> str:
     """An LSTM or a GRU."""
-    gated = sketch.framework == "torch" and taste.chance.random() < 0.4
-    return sketch.add("gru" if gated else "lstm", x, units=taste.other())
+    return sketch.add("gru" if taste.chance.random() < 0.4 else "lstm", x, units=taste.other())
 
 
 def attention(sketch: Sketch, x: str, taste: Taste) -> str:

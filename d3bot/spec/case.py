@@ -142,7 +142,7 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "accumulate": ("torch", "tensorflow"),
     "groups": ("torch",),
     "ema": ("tensorflow",),
-    "mixed": ("torch",),
+    "mixed": ("torch", "tensorflow"),
     "casts": ("torch",),
     "recompute": ("torch",),
     "reentrant": ("torch",),
@@ -152,7 +152,7 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "compiler = eager": ("torch",),
     "compiler = aot_eager": ("torch",),
     "compiler = inductor": (),
-    "compiler = xla": (),
+    "compiler = xla": ("tensorflow",),
     "steps_per_execution": ("tensorflow",),
     "slope": ("tensorflow",),
     "running_mean": ("tensorflow",),
@@ -252,6 +252,12 @@ class Case(Noun):
                 raise ValueError(f"{field} exists for {where} only; leave it out of a {self.framework} case")
         if self.loop != "custom" and self.framework != "tensorflow":
             raise ValueError(f'loop = "{self.loop}" exists for tensorflow only')
+        if (
+            self.framework == "tensorflow"
+            and self.loop == "custom"
+            and (self.mixed != "none" or self.compiler != "none")
+        ):
+            raise ValueError('mixed and compiler are what compile() is given and need loop = "fit" or "train_on_batch"')
         if self.loop == "custom" and (self.metrics or self.evaluate):
             raise ValueError('metrics and evaluate are Keras\'s and need loop = "fit" or "train_on_batch"')
         if self.steps_per_execution > 1 and (self.loop != "fit" or self.accumulate > 1):

@@ -21,4 +21,5 @@ def test_deadline(framework: str, seen: list[float], deadline: float) -> None:
     for seconds in seen:
         pace.add(framework, "ddp", seconds)
     assert pace.deadline(framework, "ddp") == deadline
+    assert pace.patient(framework, "ddp") == 4 * deadline, "before a hang is believed"
     assert pace.deadline("torch", "fsdp2") == 30, "other kinds are not touched"

@@ -36,7 +36,7 @@ class Library:
     def __init__(self, fails: Fails):
         self.fails = fails
 
-    def run(self, trial: Trial, fresh: bool = False) -> Judged:
+    def run(self, trial: Trial, fresh: bool = False, patient: bool = False) -> Judged:
         role = self.fails(trial.case, trial.setting)
         name = f"step 0 {role} fc" if role in ("grad", "loss") else f"{role} fc"
         items = (Difference(name, parse_name(name), 1.0, 0.0, 1.0, "value"),) if role else ()

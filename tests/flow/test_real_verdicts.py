@@ -118,6 +118,20 @@ TABLE: list[tuple[str, Kind, str, str, str]] = [
         "vacuous: training on a part of the rows gives the same",
     ),
     ("a full disk", "no-data", "raise OSError(28, 'No space left on device')", REFERENCE, "OSError: [Errno 28]"),
+    (
+        "a trial that is merely slow",
+        "pass",
+        "time.sleep(4)\nreturn arrays()",
+        REFERENCE,
+        "3 arrays bit-equal",
+    ),
+    (
+        "a slow trial that fails",
+        "crashed",
+        "time.sleep(4)\nraise ValueError('late')",
+        REFERENCE,
+        "ValueError: late",
+    ),
     ("a race", "flaky", "RACE", REFERENCE, "did not repeat: crashed (RuntimeError: only sometimes), then pass"),
 ]
 
@@ -131,11 +145,15 @@ def pool(torch_build: Build) -> Iterator[Pool]:
 
 
 class Hasty(Pace):
-    """Deadlines of three seconds."""
+    """Deadlines of three seconds, and of eight before a hang is believed."""
 
     def deadline(self, framework: str, family: str) -> float:
         """Return 3."""
         return 3.0
+
+    def patient(self, framework: str, family: str) -> float:
+        """Return 8."""
+        return 8.0
 
 
 @pytest.fixture

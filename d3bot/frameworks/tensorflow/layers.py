@@ -23,8 +23,8 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
             return f"keras.layers.{kind}({options['channels']}, {options['kernel']}{stride}{bias}{penalty}{name})"
         case "embedding":
             return f"keras.layers.Embedding({vocab(case, layer.name)}, {options['dim']}{name})"
-        case "lstm":
-            return f"keras.layers.LSTM({options['units']}, return_sequences=True{name})"
+        case "lstm" | "gru":
+            return f"keras.layers.{layer.op.upper()}({options['units']}, return_sequences=True{name})"
         case "attention":
             heads = int(options["heads"])
             return f"keras.layers.MultiHeadAttention({heads}, {shapes[layer.inputs[0]][-1] // heads}{name})"
@@ -36,6 +36,8 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
             return f"keras.layers.BatchNormalization(synchronized=True{name})"
         case "dropout":
             return f"keras.layers.Dropout({options['rate']}, seed={case.seed}{name})"
+        case "group_norm":
+            return f"keras.layers.GroupNormalization({options['groups']}{name})"
         case "layer_norm":
             return f"keras.layers.LayerNormalization({name[2:]})"
         case _:

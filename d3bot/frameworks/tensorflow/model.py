@@ -60,7 +60,7 @@ def _sequential(case: Case, shapes: dict[str, Shape]) -> tuple[list[str], str] |
     forms = [sequential_form(case, layer, shapes) for layer in case.layers]
     if not is_chain or case.tie or not all(forms):
         return None
-    parts = [f"keras.Input({_input(case, chain[0])})", *(form for form in forms if form)]
+    parts = [f"keras.Input({_input(case, chain[0])})", *(form for form in forms if form), *_in_float32(case)]
     return [], f'keras.Sequential([{", ".join(parts)}], name="model")'
 
 
@@ -76,7 +76,17 @@ def _functional(case: Case, shapes: dict[str, Shape]) -> tuple[list[str], str]:
     flow = data_flow(case.layers, consumers(case), written)
     names = [item.name for item in case.inputs]
     inputs = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
-    return [*lines, *flow.lines], f"keras.Model({inputs}, {flow.result})"
+    result = "".join(f"{layer}({flow.result})" for layer in _in_float32(case)) or flow.result
+    return [*lines, *flow.lines], f"keras.Model({inputs}, {result})"
+
+
+def _in_float32(case: Case) -> list[str]:
+    """Return the layer that gives a model of lower precision its output in float32, if the case has one.
+
+    "The linear activation is an identity function. So this simply casts 'x' to float32" (TensorFlow guide Mixed
+    precision, 2.21).
+    """
+    return ['keras.layers.Activation("linear", dtype="float32")'] if case.mixed != "none" else []
 
 
 def _input(case: Case, name: str) -> str:

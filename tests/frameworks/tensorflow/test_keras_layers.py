@@ -20,6 +20,7 @@ WRITTEN = {
     ),
     "embedding": (TOKENS, layer("a", "embedding", "words", dim=4), 'keras.layers.Embedding(9, 4, name="a")'),
     "lstm": (SEQUENCE, layer("a", "lstm", "x", units=3), 'keras.layers.LSTM(3, return_sequences=True, name="a")'),
+    "gru": (SEQUENCE, layer("a", "gru", "x", units=3), 'keras.layers.GRU(3, return_sequences=True, name="a")'),
     "attention": (SEQUENCE, layer("a", "attention", "x"), 'keras.layers.MultiHeadAttention(2, 2, name="a")(x, x)'),
     "batch_norm": (VECTOR, layer("a", "batch_norm", "x"), 'keras.layers.BatchNormalization(name="a")'),
     "sync_batch_norm": (
@@ -28,6 +29,7 @@ WRITTEN = {
         'keras.layers.BatchNormalization(synchronized=True, name="a")',
     ),
     "dropout": (VECTOR, layer("a", "dropout", "x"), 'keras.layers.Dropout(1e-12, seed=0, name="a")'),
+    "group_norm": (IMAGE, layer("a", "group_norm", "x"), 'keras.layers.GroupNormalization(2, name="a")'),
     "layer_norm": (VECTOR, layer("a", "layer_norm", "x"), 'keras.layers.LayerNormalization(name="a")'),
     "relu": (VECTOR, layer("a", "relu", "x"), 'keras.layers.Activation("relu")'),
     "tanh": (VECTOR, layer("a", "tanh", "x"), 'keras.layers.Activation("tanh")'),

@@ -7,9 +7,10 @@ from keras_cases import TOKENS, case, layer
 
 from d3bot.frameworks import canonical_setting, obstacle, standing_settings
 from d3bot.frameworks.tensorflow.families import FAMILIES
-from d3bot.spec import Case, Freeze, Layer, Optimizer, Setting, SpecError, Tie
+from d3bot.spec import Case, Clip, Freeze, Layer, Optimizer, Setting, SpecError, Tie
 
 FIT = case(loop="fit")
+LOW: dict[str, Any] = {"loop": "fit", "dtype": "float32", "mixed": "bfloat16"}
 NORM = (layer("norm", "batch_norm", "x"), layer("out", "linear", "norm", units=2))
 LABELS: dict[str, Any] = {"loss": "cross_entropy"}
 SYNC = (layer("norm", "sync_batch_norm", "x"), layer("out", "linear", "norm", units=2))
@@ -134,6 +135,16 @@ TABLE: list[tuple[str, Case, str, str]] = [
     ("both batch norms", case(layers=SYNC[:1] + MORE), "mirrored(replicas=2)", "beside those of the global batch"),
     ("a dropout that drops nothing", case(layers=dropout(1e-12)), "mirrored(replicas=2)", ""),
     ("a dropout", case(layers=dropout(0.5)), "mirrored(replicas=2)", "draws its own zeros"),
+    ("lower precision", case(**LOW), "mirrored(replicas=2)", ""),
+    (
+        "lower precision, Adam",
+        case(**LOW, optimizer=Optimizer(name="adam")),
+        "one_device",
+        "a whole step of one rounding",
+    ),
+    ("lower precision, clipped", case(**LOW, clip=Clip(limit=1.0)), "one_device", "no bound here"),
+    ("lower precision, a sum", case(**LOW, reduction="sum"), "one_device", "on how many rows"),
+    ("compiled", case(loop="fit", compiler="xla"), "mirrored(replicas=3)", ""),
     ("accumulation", case(accumulate=2), "one_device", ""),
     ("accumulation, replicas", case(accumulate=2), "mirrored(replicas=2)", "keras-team/keras#20582"),
     ("accumulation, fit", case(accumulate=2, loop="fit"), "mirrored(replicas=2)", ""),

@@ -112,6 +112,12 @@ def test_options_of_a_setting(setting: str, written: str) -> None:
         ({"running_mean": True}, "aggregation=tf.VariableAggregation.MEAN"),
         ({"slope": 2.0}, "x = rng.standard_normal((12, 6)) + np.linspace(0, 2.0, 12).reshape((-1, 1))"),
         ({"loop": "fit", "steps_per_execution": 2}, "steps_per_execution=1 if plain else 2)"),
+        ({"loop": "fit", "compiler": "xla"}, "run_eagerly=plain, jit_compile=not plain)"),
+        ({"loop": "fit", "mixed": "float16", "dtype": "float32"}, 'keras.config.set_dtype_policy("mixed_float16")'),
+        (
+            {"loop": "fit", "mixed": "bfloat16", "dtype": "float32"},
+            'keras.layers.Activation("linear", dtype="float32")], name="model")',
+        ),
         ({"loop": "train_on_batch"}, "logs = model.train_on_batch(x, target, return_dict=True)"),
         ({"loop": "fit", "evaluate": True}, "model.evaluate(x, target, batch_size=BATCH, verbose=0, return_dict=True)"),
         ({"freeze": (Freeze(layer="hidden", until=1),)}, 'if step == 1: model.get_layer("hidden").trainable = True'),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle, replicas_of
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle, replicas_of, rounding
 from d3bot.spec import Case, Setting
 
 _STATISTICS = "no document says how replicas move statistics of which there is one copy"
@@ -43,6 +43,7 @@ FAMILY = Family(
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
     context=_context,
+    rounding=rounding,
     standing=(),
     cost=8.0,
 )

@@ -65,6 +65,14 @@ def replica_obstacle(case: Case, replicas: int) -> str | None:
     return None
 
 
+def rounding(case: Case, setting: Setting) -> float:
+    """Return the rounding unit of the type that a replica computes the gradients of its rows in; 0 if of `case.dtype`.
+
+    Each replica rounds what its own rows add up to, one device what all rows do.
+    """
+    return {"none": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}[case.mixed]
+
+
 EXTRAS_SOURCE = (
     '"Scales the sum of the given regularization losses by number of replicas" '
     '(tf.nn.scale_regularization_loss, 2.21); "MEAN: Take the arithmetic mean ("average") of the updates across '
@@ -100,8 +108,20 @@ def _keras_loop_obstacle(case: Case) -> str | None:
         return f"under {case.loop} a layer frozen in mid-training has no effect until compile is called again"
     if case.weights == "class" and case.ignored:
         return "class_weight has no entry for the label of ignored rows"
+    if case.mixed != "none":
+        return _mixed_obstacle(case)
     if case.evaluate and case.reduction == "sum":
         return "no document says what evaluate makes of the sums of pieces of unequal size"
+    return None
+
+
+def _mixed_obstacle(case: Case) -> str | None:
+    if case.optimizer.name != "sgd":
+        return "Adam makes a whole step of one rounding near zero, and lower precision has many"
+    if case.clip or set(BATCH_NORMS) & case.ops():
+        return "what a norm or a variance makes of one rounding in lower precision has no bound here"
+    if case.reduction == "sum":
+        return "how a sum is rounded in lower precision depends on how many rows it has"
     return None
 
 

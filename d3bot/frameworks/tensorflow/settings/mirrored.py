@@ -11,6 +11,7 @@ from d3bot.frameworks.tensorflow.settings.common import (
     keeps_copies,
     replica_obstacle,
     replicas_of,
+    rounding,
 )
 from d3bot.spec import Case, Setting
 
@@ -112,6 +113,7 @@ FAMILY = Family(
     parts=lambda case, setting: replicas_of(setting) if keeps_copies(case, replicas_of(setting)) else 1,
     obstacle=_obstacle,
     context=_context,
+    rounding=rounding,
     standing=(
         "mirrored(replicas=2)",
         "mirrored(replicas=3)",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle
+from d3bot.frameworks.tensorflow.settings.common import case_obstacle, rounding
 from d3bot.spec import Case, Setting
 
 
@@ -42,6 +42,7 @@ FAMILY = Family(
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
     context=_context,
+    rounding=rounding,
     standing=("one_device",),
     cost=6.0,
 )
