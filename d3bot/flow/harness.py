@@ -75,8 +75,8 @@ class Harness:
     def run(self, trial: Trial, fresh: bool = False, patient: bool = False) -> Judged:
         """Run one trial and judge it; with `fresh` the reference is run anew as well, not taken from the cache.
 
-        The noise floor is a property of the case: it is not measured anew.  With `patient` the deadline is several times
-        longer: what hangs is told from what is merely slow.
+        The noise floor is a property of the case: it is not measured anew.  With `patient` the deadline is several
+        times longer: what hangs is told from what is merely slow.
 
         Never raises for what a trial does: infrastructure trouble is the verdict `no-data`.
         """
