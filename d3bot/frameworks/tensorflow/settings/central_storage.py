@@ -34,7 +34,7 @@ FAMILY = Family(
         breaks=(
             "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",
             "A batch with fewer rows than replicas.",
-            "fit in lower precision with Adam, clipping, batch norm or a sum: what one rounding makes of them has no bound.",
+            "fit in lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound.",
             "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
         ),
         excluded={"batch-norm": _STATISTICS, "sync-batch-norm": _STATISTICS},

@@ -101,7 +101,7 @@ FAMILY = Family(
             "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",
             "Batch norm with a batch that does not divide: which rows a replica gets is not documented.",
             "A batch with fewer rows than replicas.",
-            "fit in lower precision with Adam, clipping, batch norm or a sum: what one rounding makes of them has no bound.",
+            "fit in lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound.",
             "fit with ignored rows and a mean: each replica divides by the rows that count among its own.",
             "A running mean of a batch that does not divide; a dropout that drops, whose draws are not documented.",
             "A custom loop that accumulates gradients: refused.",

@@ -34,7 +34,7 @@ FAMILY = Family(
         breaks=(
             "Accumulation of sums, of batches with ignored rows, and through batch norm: the micro-batches' average is "
             "not the batch's.",
-            "fit in lower precision with Adam, clipping, batch norm or a sum: what one rounding makes of them has no bound.",
+            "fit in lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound.",
             "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
         ),
     ),
