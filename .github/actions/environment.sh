@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes d3bot's own environment from the hashed lock, apart from the builds under test and from the job's own Python.
 # Output: exe, the command `d3bot`.  Environment: PYTHON, the interpreter to make it from.
+# -I and -P keep the checkout of the job, perhaps a stranger's, off the import path.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -8,7 +9,7 @@ lock=$root/.github/requirements.txt
 home=${RUNNER_TEMP:?is set by Actions}/d3bot-environment
 python=${PYTHON:-python3}
 
-if ! "$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+if ! "$python" -I -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
   echo "::error title=d3bot::$python is no Python 3.11 or newer with venv; give the input python-version"
   exit 2
 fi
@@ -16,13 +17,13 @@ fi
 if ! cmp -s "$lock" "$home/lock"; then
   echo "::group::d3bot's own environment"
   rm -rf "$home"
-  "$python" -m venv "$home"
-  "$home/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement "$lock"
+  "$python" -I -m venv "$home"
+  "$home/bin/python" -I -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement "$lock"
   cp "$lock" "$home/lock"
   echo "::endgroup::"
 fi
-# d3bot itself is what lies here: no build back end is needed, and -P keeps the checkout of the job off the import path.
-site=$("$home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+# d3bot itself is what lies here: no build back end is needed.
+site=$("$home/bin/python" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n' "$root" > "$site/d3bot.pth"
 printf '#!/bin/sh\nexec "%s" -P -m d3bot "$@"\n' "$home/bin/python" > "$home/bin/d3bot"
 chmod +x "$home/bin/d3bot"

@@ -42,8 +42,8 @@ elif [ -n "$STOCK" ]; then
   patch=$work/change.patch
   git diff --no-color --no-ext-diff --no-renames "$merge_base" "$HEAD_SHA" -- 'torch/*.py' 'tensorflow/*.py' 'keras/*.py' > "$patch"
   [ -s "$patch" ] || fail "no Python file of the library changed; there is nothing to check"
-  "${PYTHON:-python3}" -m venv "$work/stock"
-  "$work/stock/bin/python" -m pip install --quiet --disable-pip-version-check "$STOCK"
+  "${PYTHON:-python3}" -I -m venv "$work/stock"
+  "$work/stock/bin/python" -I -m pip install --quiet --disable-pip-version-check "$STOCK"
   # The same environment on both sides: the head differs by the changed files and by nothing else.
   own=$(dirname "$EXE")/python
   "$own" -P -c '

@@ -16,6 +16,7 @@ _CONTROL = re.compile(
     r"\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"  # invisible, or turning the direction of reading
     r"\ud800-\udfff]"  # half of a character: cannot be encoded
 )
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _SPACE = "&#8203;"
 """A space without width: breaks a reference apart and shows nothing."""
 
@@ -87,6 +88,18 @@ def fence(text: str, language: str = "", limit: int = 1_000_000) -> str:
     text = clip(strip_control(text).strip("\n"), limit)
     marks = "`" * max(3, _longest_run(text) + 1)
     return f"{marks}{language}\n{text}\n{marks}"
+
+
+def open_fence(text: str) -> str:
+    """Return the line that ends a code block which a text, cut somewhere, leaves open; empty if none is."""
+    opened = ""
+    for row in text.splitlines():
+        match = _FENCE.match(row)
+        if match and not opened:
+            opened = match[1]
+        elif match and match[1].startswith(opened) and not match[2].strip():
+            opened = ""
+    return opened
 
 
 def title_text(text: str, limit: int) -> str:

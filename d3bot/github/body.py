@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from d3bot.findings.key import is_key
 from d3bot.findings.lifecycle import Record
-from d3bot.findings.markdown import code, plain
+from d3bot.findings.markdown import code, open_fence, plain
 from d3bot.templates import environment, render_page
 
 LIMIT = 65_000
@@ -65,7 +65,7 @@ def compose(text: str, record: Record, templates: Path | None = None) -> str:
     if len(text.encode()) > room:
         # d3bot's own texts are smaller; this one grew by hand.  Fences may end open here, so the tail starts afresh.
         cut = text.encode()[: room - 200].decode(errors="ignore")
-        text = f"{cut}\n\n{_closing(cut)}\n\n*The text was too long for one issue and is cut here.*"
+        text = f"{cut}\n\n{open_fence(cut)}\n\n*The text was too long for one issue and is cut here.*"
     return text + tail
 
 
@@ -77,18 +77,6 @@ def _own(body: str) -> str:
     start = body.rfind(_STATUS)
     end = body.find(_END, start) if start >= 0 else -1
     return body[:start] + body[end + len(_END) :] if end >= 0 else body
-
-
-def _closing(text: str) -> str:
-    """Return the line that ends a fence left open at the end of a text; empty if none is."""
-    fence = ""
-    for row in text.splitlines():
-        match = re.match(r" {0,3}(`{3,}|~{3,})(.*)", row)
-        if match and not fence:
-            fence = match[1]
-        elif match and match[1].startswith(fence) and not match[2].strip():
-            fence = ""
-    return fence
 
 
 def _status(record: Record, templates: Path | None) -> str:

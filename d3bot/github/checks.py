@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 from d3bot.findings.markdown import line, strip_control
 from d3bot.github.client import Client, RefusedError
-from d3bot.github.sticky import Posted
+from d3bot.github.sticky import Posted, fitting
 
 Conclusion = Literal["success", "failure", "neutral"]
 BATCH = 50
-MAX_TEXT = 60_000
 _MAX_ANNOTATIONS = 200
 """More than four requests of them help nobody; the summary says how many there are."""
 
@@ -39,7 +38,7 @@ def post_check(
     shown = [_annotation(each) for each in annotations[:_MAX_ANNOTATIONS]]
     if len(annotations) > len(shown):
         summary = f"{len(annotations) - len(shown)} more annotations are not shown.\n\n{summary}"
-    output: dict[str, Any] = {"title": line(title, 200), "summary": _fitting(summary)}
+    output: dict[str, Any] = {"title": line(title, 200), "summary": fitting(summary)}
     repo = client.repo
     first = {
         "name": name,
@@ -79,10 +78,3 @@ def _annotation(each: Annotation) -> dict[str, Any]:
         "message": strip_control(each.message)[:4000] or "(no text)",
     }
     return data | ({"title": line(each.title, 200)} if each.title else {})
-
-
-def _fitting(text: str) -> str:
-    data = strip_control(text).encode()
-    if len(data) <= MAX_TEXT:
-        return data.decode()
-    return data[: MAX_TEXT - 100].decode(errors="ignore") + "\n\n*Cut here; the step summary holds everything.*"

@@ -3,14 +3,14 @@
 import re
 from dataclasses import dataclass
 
-from d3bot.findings.markdown import strip_control
+from d3bot.findings.markdown import open_fence, strip_control
 from d3bot.github.client import Client, RefusedError
 
 MAX_COMMENT = 60_000
-"""Bytes; GitHub refuses more than 65,536 characters, and what is refused is not posted at all."""
+"""Bytes of a comment or a check run's summary; GitHub refuses more than 65,535 characters, and posts nothing then."""
 
 _MARK = re.compile(r"<!-- d3bot:sticky v1 run=(\d{1,20}) attempt=(\d{1,6}) sha=([0-9a-f]{7,40}) -->")
-_CUT = "\n\n*Cut here: GitHub refuses longer comments. The step summary and the run's artifact hold everything.*"
+_CUT = "\n\n*Cut here: GitHub refuses longer texts. The step summary and the run's artifact hold everything.*"
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,14 @@ def post_sticky(client: Client, pull: int, text: str, login: str) -> Posted:
 
 
 def fitting(text: str) -> str:
-    """Return a comment of at most 60,000 bytes; what is cut is said, and no fence stays open."""
+    """Return a text of at most 60,000 bytes; what is cut is said, and no fence stays open."""
     text = strip_control(text).strip()
     if len(text.encode()) <= MAX_COMMENT:
         return text
     head = text.encode()[: MAX_COMMENT - 500].decode(errors="ignore")
     # Cut between lines, so that no table row and no link ends half way.
     head = head.rsplit("\n", 1)[0] if "\n" in head else head
-    fence = ""
-    for row in head.splitlines():
-        match = re.match(r" {0,3}(`{3,})(.*)", row)
-        if match and not fence:
-            fence = match[1]
-        elif match and match[1].startswith(fence) and not match[2].strip():
-            fence = ""
+    fence = open_fence(head)
     return head + (f"\n{fence}" if fence else "") + _CUT
 
 

@@ -8,7 +8,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from d3bot.findings.markdown import clip, code, fence, line, link, plain, strip_control, title_text, utf16_length
+from d3bot.findings.markdown import (
+    clip,
+    code,
+    fence,
+    line,
+    link,
+    open_fence,
+    plain,
+    strip_control,
+    title_text,
+    utf16_length,
+)
 
 MARKDOWN = MarkdownIt("gfm-like", {"linkify": False})
 REFERENCE = re.compile(r"@\w|#\w|\bGH-\d|://|\bwww\.", re.IGNORECASE)
@@ -146,3 +157,18 @@ def test_length_is_counted_in_units_of_utf16(text):
 @given(HOSTILE)
 def test_entities_of_the_text_itself_are_shown_as_written(text):
     assert html.unescape(re.sub(r"\\(\W|_)", r"\1", plain(text))).replace("\u200b", "") == line(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("", ""),
+        ("```diff\n+ a", "```"),
+        ("```diff\n+ a\n```\nb", ""),
+        ("````\n```\n", "````"),
+        ("~~~\n```\n", "~~~"),
+        ("```\n``` not an end", "```"),
+    ],
+)
+def test_a_block_that_a_cut_leaves_open_is_named(text, ends):
+    assert open_fence(text) == ends
