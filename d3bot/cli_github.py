@@ -6,6 +6,7 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -216,7 +217,7 @@ def post(
     result = load_check(folder)
     client = Client(place, _own_repo(place), log=_log)
     pull = pull_of(client, load_event(event or place.event_path), result.pull)
-    here = Client(_at(place, pull.sha), client.repo_name, log=_log, max_requests=60)
+    here = Client(replace(place, sha=pull.sha), client.repo_name, log=_log, max_requests=60)
     text = check_markdown(result, loaded.templates, place.run_url)
     write_summary(place.summary, text)
     findings = (
@@ -425,10 +426,6 @@ def _refuse_pull_request(place: Place, tracker: str) -> None:
 
 def _conclusion(result: Check) -> Conclusion:
     return "failure" if result.is_worse else "neutral" if result.outcome == "no-data" else "success"
-
-
-def _at(place: Place, sha: str) -> Place:
-    return Place(**{**place.__dict__, "sha": sha})
 
 
 def _refusals(told: dict[str, Posted]) -> str:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -98,11 +97,3 @@ def approved(client: Client, event: Mapping[str, Any], label: str) -> tuple[bool
     if label not in {each.get("name") for each in now.get("labels", [])}:
         return False, f"the label {label!r} was taken off again"
     return True, f"{sender} approved {sha[:12]}"
-
-
-def moment(text: str) -> datetime:
-    """Return a time of the API; SpecError if it is none."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise SpecError(f"{text[:40]!r} is no time; GitHub's answer is not understood") from error
