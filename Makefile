@@ -22,7 +22,7 @@ BIN := .venv/bin
 # touches files, and an environment that is up to date must not need the network.
 MADE := .venv/made-from-pyproject.toml
 
-.PHONY: help nightly pairs test venv docs
+.PHONY: attack help nightly pairs test venv docs
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -63,6 +63,10 @@ pairs: venv
 # The reference pages of docs/ that say what the code says: setting families, d3bot.toml.
 docs: venv
 	@$(BIN)/d3bot docs docs
+
+# The engine under attack, at length: 500 trials, every tenth with a rank killed, hung, flooding, eating memory or forking.
+attack: venv
+	D3BOT_TEST_ATTACK=500 $(BIN)/python -m pytest tests/engine/test_under_attack.py
 
 test: venv
 	$(BIN)/ruff format --check .

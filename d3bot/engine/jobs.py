@@ -37,6 +37,8 @@ class Job:
     noise: Sequence[Literal["move", "order"]] = ()
     shares: Sequence[int] = ()
     """Pieces of the batch, of `pieces`, on which the reference is run alone as well."""
+    without: Sequence[int] = ()
+    """Pieces of the batch, of `pieces`, that the reference is run without as well."""
     pieces: int = 1
     start: bool = False
     """Whether the parameters before the first step are returned."""

@@ -100,6 +100,7 @@ class Zygote:
                 "steps": job.steps,
                 "noise": list(job.noise),
                 "shares": list(job.shares),
+                "without": list(job.without),
                 "pieces": job.pieces,
                 "start": job.start,
                 "trace": job.trace,
@@ -179,6 +180,7 @@ def _observation(job: Job, folder: Path, reply: dict[str, Any]) -> Observation:
         )
     noise = tuple(_load(folder / f"noise-{i}.npz") for i in range(len(job.noise))) if ranks[0].code == 0 else ()
     shares = tuple(_load(folder / f"share-{i}.npz") for i in job.shares) if ranks[0].code == 0 else ()
+    without = tuple(_load(folder / f"without-{i}.npz") for i in job.without) if ranks[0].code == 0 else ()
     start = _load(folder / "start.npz") if job.start and ranks[0].code == 0 else None
     moved = [_trace(folder, f"noise-{i}") for i in range(len(job.noise))] if job.trace else []
     return Observation(
@@ -188,6 +190,7 @@ def _observation(job: Job, folder: Path, reply: dict[str, Any]) -> Observation:
         shares,
         start or {},
         tuple(item for item in moved if item is not None),
+        without,
     )
 
 

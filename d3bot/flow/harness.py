@@ -174,6 +174,7 @@ class Harness:
             parts=script.parts,
             steps=script.steps,
             shares=range(pieces),
+            without=range(pieces) if pieces > 2 else (),  # of two, what is left is the other's own
             pieces=pieces,
             start=True,
             limits=Limits(seconds=_REFERENCE_SECONDS),
@@ -182,7 +183,7 @@ class Harness:
             seen = self._pool.run(job)
         except EngineError:
             return Clues(groups=groups_of(trial.case))
-        return Clues(seen.shares, seen.start, groups_of(trial.case))
+        return Clues(seen.shares, seen.start, groups_of(trial.case), seen.without)
 
     def _path(self, trial: Trial) -> Path:
         return self._folder / f"{trial.id}.py"

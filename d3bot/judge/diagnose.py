@@ -20,6 +20,8 @@ KEYED = frozenset(
 UNEXPLAINED = frozenset({"other", "part", "ranks-differ"})
 """Patterns behind which the reference on single parts of the batch may show more."""
 
+_HALF = np.finfo(np.float16)
+
 
 @dataclass(frozen=True)
 class Clues:
@@ -31,6 +33,8 @@ class Clues:
     """The parameters before the first step."""
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Layers that have something in common, such as `tied` or `frozen`."""
+    without: tuple[Arrays | None, ...] = ()
+    """The reference without each piece of the batch; empty if it was not run."""
 
 
 def diagnose(
@@ -103,6 +107,9 @@ def _evidence(
         parts,
         eps=epsilon(reference[name]),
         own=tuple(own) if len(own) == len(pieces) else (),
+        without=tuple(
+            None if run is None or name not in run else run[name].astype(np.float64) for run in clues.without
+        ),
         seen=ranks[holders[0]],
         before=_before(difference, reference, clues.start),
     )
@@ -313,14 +320,23 @@ def _rounded(evidence: Evidence) -> Diagnosis | None:
     if evidence.eps == np.finfo(np.float64).eps and 1e-3 * unit * scale <= error <= unit * scale:
         text = f"off by {error / scale:.1e} of its size, within one rounding of float32: it passes through that type"
         return Diagnosis("rounded", text)
-    half = (
-        held.astype(np.float16).astype(np.float64) if np.abs(held).max(initial=0) < np.finfo(np.float16).max else held
-    )
-    if held.size > 3 and evidence.eps < np.finfo(np.float16).eps and np.array_equal(half, held) and held.any():
-        residual = float(np.abs(held - evidence.want).max(initial=0))
-        if residual <= np.finfo(np.float16).eps * scale:
-            return Diagnosis("rounded", "each number is one of float16, the nearest or next to it")
+    if held.size > 3 and evidence.eps < _HALF.eps and error <= _HALF.eps * scale:
+        ranks, one = _are_halves(held), _are_halves(evidence.want)
+        if ranks and not one:
+            return Diagnosis(
+                "rounded", "each number is one of float16, the nearest or next to it; one process's are not"
+            )
+        if one and not ranks:
+            return Diagnosis(
+                "rounded", "one process's numbers are float16's; these are not: they never were in that type"
+            )
     return None
+
+
+def _are_halves(array: np.ndarray) -> bool:
+    if not array.any() or np.abs(array).max() >= _HALF.max:
+        return False
+    return bool(np.array_equal(array.astype(np.float16).astype(np.float64), array))
 
 
 def _part(evidence: Evidence) -> Diagnosis | None:
@@ -350,7 +366,7 @@ def _block(evidence: Evidence, wrong: np.ndarray) -> str:
         block = (slice(None),) * dim + (slice(rank * length, (rank + 1) * length),)
         last = rank == (size - 1) // length
         uneven = ", the short one" if last and size % length else ", the last one" if last else ""
-        found = _of_one(replace(evidence.with_arrays(want[block], held[block]), own=(), before=None))
+        found = _of_one(replace(evidence.with_arrays(want[block], held[block]), own=(), before=None, without=()))
         what = f": {found.text}" if found else ""
         return f", in the shard of rank {rank} along dimension {dim}{uneven}{what}"
     return ""
@@ -375,6 +391,7 @@ _OF_ONE: tuple[Callable[[Evidence], Diagnosis | None], ...] = (
     _ratio,
     of_shares.update,
     of_shares.combination,
+    of_shares.left_out,
     of_shares.decay,
     _another,
 )

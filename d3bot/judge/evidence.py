@@ -39,6 +39,8 @@ class Evidence:
     """The array as the rows of each rank (or micro-batch) give it alone; empty if that is not known."""
     seen: Arrays = field(default_factory=dict)
     """Everything that the first holder returned."""
+    without: tuple[np.ndarray | None, ...] = ()
+    """The array as one process has it without the rows of each rank (or micro-batch); empty if that is not known."""
     before: np.ndarray | None = None
     """Of a parameter: its value before the step."""
 

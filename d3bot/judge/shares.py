@@ -10,6 +10,9 @@ import numpy as np
 
 from d3bot.judge.evidence import Diagnosis, Evidence, join, ratio_text
 
+_NEAR = 0.01
+"""The part of the error that training without some rows may leave unexplained."""
+
 
 def combination(evidence: Evidence) -> Diagnosis | None:
     """Return how the held value is made of the ranks' own, if it is."""
@@ -33,6 +36,25 @@ def update(evidence: Evidence) -> Diagnosis | None:
         return Diagnosis("update", f"it moved by {text} (residual {residual:.1e})")
     found = _made_of(evidence, held, tuple(own - evidence.before for own in evidence.own))
     return None if found is None else Diagnosis("update", f"its update {found}")
+
+
+def left_out(evidence: Evidence) -> Diagnosis | None:
+    """Return whose rows are left out, if training without them gives what is held.
+
+    This holds at any step and under any optimizer, also where the held value is no sum of the ranks' own.  An optimizer
+    that takes out the gradient's scale does so but for its epsilon, so a hundredth of the error may be left.
+    """
+    held, error = evidence.held[0], evidence.difference.error
+    for number, array in enumerate(evidence.without):
+        if array is None or array.shape != held.shape:
+            continue
+        residual = float(np.abs(held - array).max(initial=0))
+        near = evidence.residual(held, array) is not None or (held.size > 3 and residual <= _NEAR * error)
+        if near:
+            word = "rank" if len(evidence.without) == evidence.world else "part"
+            text = f"as one process has it without the rows of {word} {number} (residual {residual:.1e})"
+            return Diagnosis("share", text)
+    return None
 
 
 def decay(evidence: Evidence) -> Diagnosis | None:

@@ -96,6 +96,8 @@ class Observation:
     """Of a reference: the parameters before the first step, as `param NAME`."""
     moved: tuple[Trace, ...] = ()
     """Of a traced reference: what its noise re-runs recorded."""
+    without: tuple[Arrays | None, ...] = ()
+    """Of a reference: what it returns without one piece of the batch; None where that could not be run."""
 
     @property
     def ok(self) -> bool:

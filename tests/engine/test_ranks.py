@@ -105,6 +105,8 @@ rows = data(0)[0].numpy()
     assert second["step 0 grad rows"].tolist() == [[4, 5], [6, 7], [4, 5], [6, 7]]
     assert len(second["predict"]) == 4, "the probe stays whole"
     assert seen.start.keys() == {"param weight", "param bias"}
+    less = zygote.run(Job(script, "reference", "torch", parts=2, without=(1,), pieces=4)).without
+    assert [run["step 0 grad rows"].tolist() for run in less if run] == [[[0, 1], [4, 5], [6, 7]] * 2]
     alone = zygote.run(Job(script, "reference", "torch", parts=4, shares=(3,), pieces=4))
     assert alone.ok
     assert alone.shares == (None,), "what cannot be run on a share alone is left out"

@@ -1,6 +1,6 @@
 """Trials in random order, every tenth of them hostile: no verdict is lost or wrong, and nothing of it stays.
 
-Fifty here; D3BOT_TEST_ATTACK=500 for as many as one likes.
+Sixty here, so that each attack comes once; `make attack` runs 500, D3BOT_TEST_ATTACK=N as many as one likes.
 """
 
 import concurrent.futures
@@ -19,7 +19,7 @@ from d3bot.engine.pool import Pool
 from d3bot.judge import judge
 from d3bot.spec import Build, Kind, Observation, RankObservation
 
-TRIALS = int(os.environ.get("D3BOT_TEST_ATTACK", "50"))
+TRIALS = int(os.environ.get("D3BOT_TEST_ATTACK", "60"))
 LIMITS = Limits(seconds=20, output=2**20, memory=2**30)
 FORK = """
 for _ in range(20):
@@ -33,7 +33,7 @@ ATTACKS: dict[str, tuple[str, Kind, str]] = {
     "flooding": ("while True:\n    print('x' * 10000)", "died", "was killed: it printed more than its limit"),
     "eating memory": ("kept = [np.ones(2**20) for _ in range(400)]\ntime.sleep(60)", "died", "over its memory limit"),
     "forking and gone": (f"{FORK}\nos._exit(0)", "died", "ended with exit code 0 and without a result"),
-    "forking and right": (f"{FORK}\nreturn result(together, rank, store)", "pass", "2 arrays bit-equal"),
+    "forking and right": (f"{FORK}\nreturn result(together, rank, store)", "pass", "1 arrays bit-equal"),
 }
 HONEST = "return result(together, rank, store)"
 RESULT = """

@@ -252,16 +252,36 @@ def test_what_one_small_tensor_cannot_tell_all_wrong_ones_do_together() -> None:
     assert told.text.startswith("all 4 that are wrong there: is a sum over the ranks' own with weights 0.5, 1.5, 1 ")
 
 
+@pytest.mark.parametrize(
+    ("off", "text"),
+    [
+        (0.0, "as one process has it without the rows of rank 1 (residual 0.0e+00)"),
+        (1e-6, "as one process has it without the rows of rank 1 (residual 1.0e-06)"),
+        (0.1, "no known pattern"),
+    ],
+)
+def test_rows_of_a_rank_left_out_of_what_is_no_sum(off: float, text: str) -> None:
+    reference: Arrays = {"param w": START}
+    held = START + np.sign(OTHER)
+    clues = Clues(without=({"param w": OLD}, {"param w": held + off}, None))
+    (wrong,) = compare(reference, [{"param w": held}], {}, lambda _: True)
+    assert diagnose(wrong, reference, [{"param w": held}], 3, 3, clues).text.startswith(text)
+
+
+HALVES = GOOD.astype(np.float16).astype(np.float64)
 ROUNDED = [
-    ("float32 in float64", GOOD * (1 + 2e-8 * np.sign(OTHER)), "rounded", "within one rounding of float32"),
-    ("more than float32", GOOD * (1 + 1e-6 * np.sign(OTHER)), "other", "no known pattern"),
-    ("float16 numbers", GOOD.astype(np.float16).astype(np.float64), "rounded", "each number is one of float16"),
+    ("float32 in float64", GOOD, GOOD * (1 + 2e-8 * np.sign(OTHER)), "rounded", "within one rounding of float32"),
+    ("more than float32", GOOD, GOOD * (1 + 1e-6 * np.sign(OTHER)), "other", "no known pattern"),
+    ("float16 numbers", GOOD, HALVES, "rounded", "each number is one of float16"),
+    ("no float16 numbers", HALVES, GOOD, "rounded", "one process's numbers are float16's; these are not"),
 ]
 
 
-@pytest.mark.parametrize(("held", "kind", "text"), [row[1:] for row in ROUNDED], ids=[row[0] for row in ROUNDED])
-def test_a_lower_type_on_the_way_is_told(held: np.ndarray, kind: str, text: str) -> None:
-    told = found(*both(held))
+@pytest.mark.parametrize(
+    ("want", "held", "kind", "text"), [row[1:] for row in ROUNDED], ids=[row[0] for row in ROUNDED]
+)
+def test_a_lower_type_on_the_way_is_told(want: np.ndarray, held: np.ndarray, kind: str, text: str) -> None:
+    told = found(*both(held), want=want)
     assert told.kind == kind
     assert text in told.text
 

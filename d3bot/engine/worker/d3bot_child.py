@@ -1,7 +1,7 @@
 """One forked process: executes the script's text and calls one of its functions.
 
 What comes back lies in the job's folder: `rank-N.npz` (or `reference.npz`, `noise-I.npz`,
-`share-I.npz`, `start.npz`), `rank-N.json` with the
+`share-I.npz`, `without-I.npz`, `start.npz`), `rank-N.json` with the
 outcome, `rank-N.out` with everything that was printed, and of a traced run
 `trace-reference.*`, `trace-noise-I.*` or `trace-N.*` (see `d3bot_trace`).  Nothing is pickled.
 """
@@ -115,13 +115,16 @@ def reference(script, job, folder):
             seen = script.reference()
         store(os.path.join(folder, f"noise-{i}.npz"), seen)
     script.build = build
-    for i in job["shares"]:
-        script.data = noise.shared_data(data, i, pieces=job["pieces"], parts=job["parts"], steps=job["steps"])
+    pieces = job["pieces"]
+    some = {f"share-{i}": [i] for i in job["shares"]}
+    some |= {f"without-{i}": [piece for piece in range(pieces) if piece != i] for i in job["without"]}
+    for name, kept in some.items():
+        script.data = noise.shared_data(data, kept, pieces, parts=job["parts"], steps=job["steps"])
         try:
             share = script.reference()
         except Exception:  # a part of the batch may be too small for what the case needs, as batch norm does
             continue
-        store(os.path.join(folder, f"share-{i}.npz"), share)
+        store(os.path.join(folder, f"{name}.npz"), share)
     if job["start"]:
         store(os.path.join(folder, "start.npz"), noise.parameters(build()))
 

@@ -38,17 +38,18 @@ class Noise:
 
         return moved
 
-    def shared_data(self, data, share, pieces, parts, steps):
-        """Return `data` whose batches hold the rows of one piece of `pieces` alone, once for each of the parts.
+    def shared_data(self, data, kept, pieces, parts, steps):
+        """Return `data` whose batches hold the rows of some pieces of `pieces` alone, once for each of the parts.
 
-        The mean over the parts is then that piece's own.  The probe batch stays whole.
+        The mean over the parts is then those pieces' own.  The probe batch stays whole.
         """
 
         def shared(step):
             batch = data(step)
             if step >= steps:
                 return batch
-            rows = np.array_split(np.arange(len(batch[0])), pieces)[share]
+            split = np.array_split(np.arange(len(batch[0])), pieces)
+            rows = np.concatenate([split[piece] for piece in kept])
             return tuple(self.rows(array, np.tile(rows, parts)) for array in batch)
 
         return shared
