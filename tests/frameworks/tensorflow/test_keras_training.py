@@ -12,6 +12,7 @@ from keras_cases import IMAGE, TOKENS, case, layer
 from d3bot.engine.jobs import Job
 from d3bot.engine.pool import Pool
 from d3bot.frameworks import View, render, script_env
+from d3bot.frameworks.tensorflow.families import FAMILIES
 from d3bot.judge.bounds import K, floors
 from d3bot.spec import Build, Case, Freeze, Optimizer, Role, Setting, Tie, parse_name
 
@@ -43,6 +44,12 @@ PICTURE = (
     layer("act", "relu", "norm"),
     layer("flat", "flatten", "act"),
     layer("out", "linear", "flat", units=2),
+)
+GROUPED = (layer("conv", "conv2d", "x", channels=4), layer("norm", "group_norm", "conv"), *PICTURE[2:])
+GATED = (
+    layer("embed", "embedding", "words", dim=4),
+    layer("rnn", "gru", "embed", units=3),
+    layer("end", "last", "rnn"),
 )
 HEALTHY: list[tuple[Case, str]] = [
     (SEQUENCE, "mirrored(replicas=2)"),
@@ -77,7 +84,8 @@ def pool(tensorflow_build: Build) -> Iterator[Pool]:
 
 @pytest.mark.parametrize(("one", "text"), HEALTHY, ids=lambda value: value if isinstance(value, str) else value.id)
 def test_both_sides_see_the_same_arrays_and_agree(one: Case, text: str, pool: Pool, tmp_path: Path) -> None:
-    script = render(one, Setting.parse(text), "doc")
+    setting = Setting.parse(text)
+    script = render(one, setting, "doc")
     path = tmp_path / "trial.py"
     path.write_text(script.text)
     common = {"parts": script.parts, "steps": script.steps}
@@ -87,7 +95,7 @@ def test_both_sides_see_the_same_arrays_and_agree(one: Case, text: str, pool: Po
     assert expected is not None, reference.ranks[0].error
     assert seen is not None, distributed.ranks[0].error
     assert set(seen) == set(expected)
-    floor = floors(expected, reference.noise)
+    floor = floors(expected, reference.noise, FAMILIES[setting.family].rounding(one, setting))
     for name, array in expected.items():
         assert array.dtype == seen[name].dtype
         assert parse_name(name).role == "rows" or array.dtype == one.dtype
@@ -106,6 +114,11 @@ EXTRAS: list[tuple[Case, str]] = [
     ),
     (case(accumulate=3, optimizer=Optimizer(lr=0.1, weight_decay=0.1, decay_rate=0.5)), "one_device"),
     (case(loop="train_on_batch", batch=7, metrics=("r2",)), "mirrored(replicas=2)"),
+    (case(inputs=IMAGE, layers=GROUPED), "mirrored(replicas=2)"),
+    (case(inputs=TOKENS, layers=GATED), "parameter_server(workers=1)"),
+    (case(loop="fit", compiler="xla"), "mirrored(replicas=2)"),
+    (case(loop="fit", dtype="float32", mixed="float16"), "mirrored(replicas=2, ops=collective)"),
+    (case(loop="train_on_batch", dtype="float32", mixed="bfloat16"), "one_device"),
     (case(loop="fit", evaluate=True, metrics=("mae", "rmse"), weights="sample"), "mirrored(replicas=2)"),
 ]
 
