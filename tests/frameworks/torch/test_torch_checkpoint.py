@@ -71,3 +71,11 @@ def test_checkpoints_of_different_jobs_do_not_share_a_reference() -> None:
 def test_rows_change_places_for_the_noise_only_where_they_stay_on_their_rank() -> None:
     assert FAMILY.parts(case(batch=12), Setting.parse("dcp(world=2, onto=3)")) == 6
     assert FAMILY.parts(case(batch=8), Setting.parse("dcp(world=2, onto=3)")) == 8
+
+
+def test_what_is_saved_in_the_background_moves_on_before_it_is_waited_for() -> None:
+    script = text("dcp(world=2, asynchronous=true)")
+    _, _, after = script.partition("saving = dcp.async_save(")
+    assert after.index("optimizer.step()") < after.index("saving.result()")
+    assert "async_save" not in text("dcp(world=2)")
+    compile(script, "script", "exec")

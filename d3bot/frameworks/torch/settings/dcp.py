@@ -66,6 +66,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "parts_name": "ranks" if savers != loaders else "SAVERS",
         "saved": saved,
         "loaded": loaded,
+        "asynchronous": setting.get("asynchronous") is True,
         "units": [text.access(name) for name in layer_units(case, setting)],
         "full": "full" if "fsdp2" in (saved, loaded) else "",
     }
@@ -80,6 +81,7 @@ FAMILY = Family(
         Option("onto", "number of ranks that load", 2, low=1, high=8),
         Option("saved", "what wraps the model that is saved", "fsdp2", _WRAPPERS),
         Option("loaded", "what wraps the model that is loaded", "fsdp2", _WRAPPERS),
+        Option("asynchronous", "saved in the background while parameters move on", False, (False, True)),
     ),
     contract=Contract(
         promise="Training goes on as if nothing had happened, on whatever number of ranks and in whatever wrapper.",
@@ -87,7 +89,9 @@ FAMILY = Family(
         'another." (torch.distributed.checkpoint, 2.13); "get_state_dict can process any module that is parallelized '
         "by PyTorch FSDP/fully_shard, DDP/replicate, tensor_parallel/parallelize_module, and any combination of these "
         "parallelisms. The main functions of get_state_dict are: 1.) returning a model and optimizer state_dict that "
-        'can be resharded with a different number of trainers and/or different parallelisms." (get_state_dict, 2.13)',
+        'can be resharded with a different number of trainers and/or different parallelisms." (get_state_dict, 2.13); '
+        '"This code first de-stages the state_dict on to the staging storage (defaults to CPU memory), and then calls '
+        'the save in a separate thread." (async_save, 2.13)',
         reference="Training in one process without a break: the ranks' shards one after the other, as many as there "
         "are ranks before and after the checkpoint, each loss divided by their number.",
         exact="On at most 2 ranks: to the last bit, except after clipping by norm and with attention in a unit of "
