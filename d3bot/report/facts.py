@@ -108,6 +108,14 @@ def matrix(verdicts: Sequence[Verdict]) -> list[Row]:
     return [Row(*where, dict(counts)) for where, counts in sorted(counted.items(), key=lambda item: item[0])]
 
 
+def by_family(rows: Sequence[Row]) -> list[Row]:
+    """Return the counts of a matrix added up: one row a setting family."""
+    counted: dict[tuple[Framework, str], Counter[Kind]] = {}
+    for row in rows:
+        counted.setdefault((row.framework, row.setting.partition("(")[0]), Counter()).update(row.counts)
+    return [Row(*where, dict(counts)) for where, counts in counted.items()]
+
+
 def kinds_of(verdicts: Sequence[Verdict]) -> list[Kind]:
     """Return the kinds that occur, in the order of `KINDS`."""
     seen = {verdict.kind for verdict in verdicts}

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from d3bot.findings.markdown import line
 from d3bot.history.changes import unknown_since
-from d3bot.report.facts import LISTED, SYMBOLS, duration, headline, kinds_of, matrix, numbers, reasons, times
+from d3bot.report.facts import LISTED, SYMBOLS, by_family, duration, headline, kinds_of, matrix, numbers, reasons, times
 from d3bot.spec import FAILING, Change, ChangeClass, Finding, Kind, Run, Trial, Verdict
 
 STYLES: dict[Kind, str] = {
@@ -28,6 +28,8 @@ STYLES: dict[Kind, str] = {
 }
 
 _ITEMS = 20
+_SETTINGS = 12
+"""Settings that fit on a screen; of more the table tells the families, and the report the settings."""
 _HEARTBEAT_S = 30.0
 """Between two plain lines that only say how far the run is: enough to see it live, few enough to read the log."""
 
@@ -38,11 +40,13 @@ def print_summary(
     """Print what the Markdown summary says, as tables."""
     top = headline(run, verdicts, changes, findings)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("setting", overflow="fold")
+    rows = matrix(verdicts)
+    many = len(rows) > _SETTINGS
+    table.add_column("family" if many else "setting", overflow="fold")
     kinds = kinds_of(verdicts)
     for kind in kinds:
         table.add_column(f"{SYMBOLS[kind]} {kind}", justify="right", style=STYLES[kind])
-    for row in matrix(verdicts):
+    for row in by_family(rows) if many else rows:
         table.add_row(Text(f"{row.framework} {line(row.setting)}"), *(str(row.counts.get(kind, "")) for kind in kinds))
     if kinds:
         console.print(table)

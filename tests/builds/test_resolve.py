@@ -166,6 +166,15 @@ def test_i2_another_version_inside_is_refused(get: Resolve, index: ToyIndex) -> 
     assert "imports 9.8.0 instead of 9.9.0.dev20261019" in message
 
 
+def test_a_nightly_comes_from_the_index_of_its_compute_platform(index: ToyIndex, tmp_path: Path) -> None:
+    index.add("numpy", "2.4.6")
+    index.add_torch(NIGHT.format(19))
+    where = Index(url=index.url, torch_nightly=index.url + "{platform}")
+    build = resolve("torch@nightly/cu130", tmp_path / "cache", index=where, today=TODAY)
+    assert build.provenance["index"] == index.url + "cu130"
+    assert "/simple/cu130/torch/" in index.asked
+
+
 def test_i13_a_release_candidate_does_not_outrank_a_nightly(get: Resolve, index: ToyIndex) -> None:
     index.add_torch(NIGHT.format(19))
     index.add_torch("9.9.0rc1")
@@ -328,6 +337,35 @@ def test_the_age_of_a_night() -> None:
     assert age_in_days("20261019", date(2026, 10, 20)) == 1
     with pytest.raises(ValueError, match="is not a night"):
         age_in_days("20261399", TODAY)
+
+
+UV = """#!/bin/sh
+echo "$@" >> "$0.asked"
+env | grep -E '^(PIP|UV)_' >> "$0.asked"
+case "$1 $2" in
+  "venv --no-project") exec "$4" -m venv --without-pip "$5" ;;
+  "pip install") python="$4"; shift 4
+    exec PYTHON -m pip --python "$python" install $(echo "$@" | sed 's/--index-strategy [a-z-]*//') ;;
+esac
+"""
+
+
+def test_uv_installs_where_it_is_there_and_sees_only_the_index_it_is_given(
+    get: Resolve, index: ToyIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add_torch(NIGHT.format(19))
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(UV.replace("PYTHON", sys.executable))
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(uv.parent), prepend=os.pathsep)
+    monkeypatch.setenv("UV_INDEX_URL", "http://127.0.0.1:1/other")
+    assert get("torch@nightly").version == NIGHT.format(19)
+    asked = uv.with_name("uv.asked").read_text()
+    assert f"--index-url {index.url} --extra-index-url {index.url} --index-strategy" in asked
+    assert "UV_NO_CONFIG=1" in asked
+    assert "127.0.0.1:1/other" not in asked
+    assert "PIP_NO_INDEX" not in asked
 
 
 def test_uv_that_fails_leaves_it_to_pip(

@@ -126,6 +126,7 @@ def test_exception_on_one_rank_is_told_with_its_library_frames(run: Run) -> None
     assert error.frames[-1] == "torch.nn.modules.linear:forward"
     assert all(frame.startswith("torch.nn.") for frame in error.frames), "frames of the script are not the library's"
     assert "not a tensor" in error.text
+    assert "d3bot_child" not in error.text
     assert seen.ranks[0].arrays is None
     assert seen.seconds < 6, "the peer gets the grace time, not the deadline"
 

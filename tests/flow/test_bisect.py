@@ -147,6 +147,47 @@ def test_i10_the_first_bad_night_among_gaps_and_unknowns_and_then_from_memory(la
     assert lab.tried == [], "everything is remembered"
 
 
+def test_i10_one_try_of_three_that_fails_alike_is_bad_and_one_that_fails_otherwise_is_unknown(lab: Lab) -> None:
+    for day in (10, 11, 12, 13):
+        lab.night(day)
+    equal, other = verdict("pass", "", "equal"), verdict("crashed", "torch-toy-crashed", "RuntimeError")
+    answers = {"10": [equal] * 3, "11": [equal, other, equal], "12": [equal, equal, FAILURE], "13": [FAILURE] * 3}
+    means = Means(
+        resolve=lab.resolve,
+        try_on=lambda build: answers[build.version[-2:]],
+        memo=Memo(lab.cache / "memo.json"),
+        resolves=lambda repository, reference: None,
+    )
+    result = bisect(question_of(lab.build(13), FAILURE, lab.index, "2026-10-10", "2026-10-13"), means)
+    assert [(point.version[-2:], point.answer, point.seen) for point in result.points] == [
+        ("10", "good", "3/3"),
+        ("11", "unknown", "2/3"),
+        ("12", "bad", "1/3"),
+        ("13", "bad", "3/3"),
+    ]
+
+
+def test_a_bisection_that_is_stopped_goes_on_from_what_it_knows(lab: Lab) -> None:
+    for day in (10, 11, 12):
+        lab.night(day)
+    lab.night(13, FIRST)
+    question = question_of(lab.build(13), FAILURE, lab.index, "2026-10-10", "2026-10-13")
+    ran: list[str] = []
+
+    def try_on(build: Build) -> Sequence[Verdict]:
+        if len(ran) == 2:
+            raise KeyboardInterrupt
+        ran.append(build.version[-2:])
+        return tries(build)
+
+    means = Means(resolve=lab.resolve, try_on=try_on, memo=Memo(lab.cache / "memo.json"))
+    with pytest.raises(KeyboardInterrupt):
+        bisect(question, means)
+    assert ran == ["13", "10"]
+    assert lab.bisect("2026-10-10", "2026-10-13", of=13).status == "found"
+    assert not {"13", "10"} & set(lab.tried), "what was answered is not run again"
+
+
 def test_results_that_are_no_pair_and_the_other_direction(lab: Lab) -> None:
     for day in (10, 11):
         lab.night(day, FIRST)

@@ -42,6 +42,18 @@ def test_the_summary_ends_with_counts_and_headline():
     ]
 
 
+def test_of_many_settings_the_families_are_told():
+    seen = [verdict("pass", "c1", f"{family}(world={size})") for family in ("ddp", "tp") for size in range(1, 9)]
+    screen = console()
+    print_summary(screen, run(), [*seen, verdict("hung", "c2", "tp(world=8)")], [], [])
+    lines = printed(screen).splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["family", "✓", "pass", "…", "hung"],
+        ["torch", "ddp", "8"],
+        ["torch", "tp", "8", "1"],
+    ]
+
+
 def test_a_long_list_of_changes_is_counted_at_its_end():
     after = [verdict("hung", f"c{i}") for i in range(30)]
     screen = console()

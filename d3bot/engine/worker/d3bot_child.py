@@ -161,7 +161,10 @@ def describe(error, packages):
         message = str(error)
     except Exception as second:  # an exception that cannot print itself is still an exception
         message = f"(its text raised {type(second).__name__})"
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    trace = error.__traceback__  # begins in the script, as it does where the script is run by itself
+    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace))
     return {
         "ok": False,
         "type": type(error).__name__,
