@@ -68,8 +68,9 @@ PRELOADS: dict[str, Preload] = {
             "?torch.distributed.pipelining",
             "?torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
             "?torch.multiprocessing",
+            "?torchrec.distributed",
         ),
-        packages=("torch",),
+        packages=("torch", "torchrec", "fbgemm_gpu"),
     ),
     "tensorflow": Preload(
         modules=("numpy", "?numpy.random", "tensorflow", "?keras"),

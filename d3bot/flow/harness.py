@@ -66,7 +66,7 @@ class Harness:
         """Render and format the scripts of many trials at once; what cannot be rendered shows when it is run."""
         paths = []
         for trial in trials:
-            if obstacle(trial.case, trial.setting) is None:
+            if self._why_not(trial) is None:
                 path = self._path(trial)
                 path.write_text(self._render(trial).text)
                 paths.append(path)
@@ -81,7 +81,7 @@ class Harness:
         Never raises for what a trial does: infrastructure trouble is the verdict `no-data`.
         """
         began = time.monotonic()
-        why_not = obstacle(trial.case, trial.setting)
+        why_not = self._why_not(trial)
         if why_not is not None:
             return self._judged(trial, Judgement("not-applicable", why_not), None, began)
         script = self._render(trial)
@@ -102,6 +102,13 @@ class Harness:
         judgement = self._judge(trial, script, reference, distributed)
         judged = self._judged(trial, self._arbitrated(trial, judgement), script, began)
         return replace(judged, reference=reference, distributed=distributed)
+
+    def _why_not(self, trial: Trial) -> str | None:
+        """Return why this trial does not apply on this build, or None."""
+        needs = family_of(trial.case.framework, trial.setting).needs
+        if needs and needs not in self.build.packages:
+            return f"this build holds no {needs}"
+        return obstacle(trial.case, trial.setting)
 
     def explained(self, judged: Judged) -> Judged:
         """Return the trial with a diagnosis for which the reference was run on each rank's rows alone, if it needs one.

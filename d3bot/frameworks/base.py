@@ -80,6 +80,8 @@ class Family:
     """Whether this array must be bit-equal to the reference; nowhere, unless it was measured."""
     rounding: Callable[[Case, Setting], float] = lambda case, setting: 0.0
     """Relative rounding unit of a lower type that numbers pass through by the setting's definition; 0 for none."""
+    needs: str = ""
+    """A package that the build must hold beside the library, or empty."""
     cost: float = 2.0
     """Seconds of one of its processes or replicas, relative to a data-parallel rank of PyTorch, of a small model."""
 

@@ -10,7 +10,7 @@ _SIZES = ("units", "channels", "dim")
 def features(case: Case) -> frozenset[str]:
     """Return what a case has that a library may stumble over, as short words.
 
-    Operations (`lstm`, `batch-norm`), structure (`skip`, `branch`, `gate`, `tied`, `several-inputs`), sizes
+    Operations (`lstm`, `weighted-bag`), structure (`skip`, `branch`, `gate`, `tied`, `several-inputs`), sizes
     (`odd-size`, `odd-linear`, `uneven-batch`: it does not divide into 2 or into 3 shards, `uneven-micro-batch`: not
     into 4), recipe (`momentum`, `clip-norm`, `frozen`, `late-freeze`, `schedule`, ...), dtype, loss and loop.  `skips`
     give `unused` (a layer left out of every step) or `conditional` (of one), `groups` also `empty-group` and
@@ -39,6 +39,7 @@ def features(case: Case) -> frozenset[str]:
         "uneven-micro-batch": case.batch % 4 > 0,
         "odd-size": any(int(size) % 2 for _, size in sizes),
         "odd-linear": any(op == "linear" and int(size) % 2 for op, size in sizes),
+        "weighted-bag": any(layer.op == "embedding_bag" and len(layer.inputs) > 1 for layer in case.layers),
         "metrics": bool(case.metrics),
         "evaluate": case.evaluate,
         "several-steps-at-once": case.steps_per_execution > 1,

@@ -27,7 +27,7 @@ class LayerKind:
     options: tuple[Option, ...] = ()
     arity: tuple[int, int] = (1, 1)
     tokens: bool = False
-    """Whether the input holds integer tokens rather than real numbers."""
+    """Whether the first input holds integer tokens rather than real numbers."""
     trainable: bool = False
     """Whether the layer has parameters."""
     frameworks: tuple[Framework, ...] = FRAMEWORKS
@@ -83,6 +83,14 @@ def _last_axis(option: str) -> ShapeRule:
 
 def _embedding(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
     return (*shapes[0], whole(options, "dim"))
+
+
+def _embedding_bag(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if len(shapes[0]) != 1:
+        raise SpecError(f"needs a bag of tokens, not {shapes[0]}")
+    if len(shapes) > 1 and (shapes[1] != shapes[0] or options["pooling"] != "sum"):
+        raise SpecError(f"takes weights of the tokens' shape {shapes[0]}, and only where it sums")
+    return (whole(options, "dim"),)
 
 
 def _sequence(shapes: Sequence[Shape]) -> Shape:
@@ -187,6 +195,20 @@ KINDS: dict[str, LayerKind] = {
             tokens=True,
             trainable=True,
         ),
+        LayerKind(
+            "embedding_bag",
+            "the rows of a table for a bag of tokens, pooled; token 0 stands for none, so a bag may be empty; a second "
+            "input weights the rows of a sum",
+            _embedding_bag,
+            (
+                Option("dim", "features of a row", high=512),
+                Option("pooling", "what becomes of a bag's rows", "sum", ("sum", "mean")),
+            ),
+            arity=(1, 2),
+            tokens=True,
+            trainable=True,
+            frameworks=("torch",),
+        ),
         LayerKind("lstm", "LSTM, every time step's output", _recurrent, (_UNITS,), trainable=True),
         LayerKind("gru", "GRU, every time step's output", _recurrent, (_UNITS,), trainable=True),
         LayerKind(
@@ -268,7 +290,7 @@ def infer_shapes(case: Case) -> dict[str, Shape]:
         low, high = kind.arity
         if not low <= len(layer.inputs) <= high:
             raise SpecError(f"{where}: {layer.op} takes {low} to {high} inputs, not {len(layer.inputs)}")
-        if any((source in tokens) != kind.tokens for source in layer.inputs):
+        if any((source in tokens) != (kind.tokens and not place) for place, source in enumerate(layer.inputs)):
             need = "tokens (an input with vocab > 0)" if kind.tokens else "real numbers, not tokens"
             raise SpecError(f"{where}: {layer.op} needs {need}")
         try:

@@ -29,6 +29,7 @@ _MIXED: dict[Extra, Literal["bfloat16", "float16"]] = {
     "float16": "float16",
 }
 _LOOPS: tuple[Literal["fit", "custom"], ...] = ("fit", "fit", "fit", "fit", "custom", "custom", "custom")
+_CASTABLE = ("linear", "conv2d", "embedding", "embedding_bag", "layer_norm")
 _ODD = ("", "", "", "", "", "", "", "", "", "hidden", "output", "other")
 
 
@@ -93,7 +94,7 @@ def _clip(dealer: Dealer, framework: Framework, extra: Extra) -> Clip | None:
 
 def _casts(dealer: Dealer, layers: Sequence[Layer], extra: Extra) -> tuple[Cast, ...]:
     """Store one inner layer in another type."""
-    linear = [layer.name for layer in layers[:-1] if layer.op in ("linear", "conv2d", "embedding", "layer_norm")]
+    linear = [layer.name for layer in layers[:-1] if layer.op in _CASTABLE]
     if extra != "cast" or not linear:
         return ()
     chance = dealer.chance("cast")

@@ -61,12 +61,13 @@ def pairs_of(case: Case, setting: Setting) -> frozenset[Pair]:
 def grid(framework: Framework) -> tuple[Setting, ...]:
     """Return settings that hold every value of every option: each standing one, and each with one option changed.
 
-    A family without a standing setting has its example instead.
+    A family without a standing setting has its example instead.  Families that need a package beside the library are
+    left out, since most builds hold none: they are run by the seeds, and by who names them.
 
     Changes are tried at every size (ranks, replicas, workers), since some options need more ranks than others.
     """
     found: dict[str, Setting] = {str(setting): setting for setting in standing_settings(framework)}
-    found |= {str(family.example): family.example for family in families(framework).values()}
+    found |= {str(families(framework)[name].example): families(framework)[name].example for name in _alone(framework)}
     for standing in list(found.values()):
         family = families(framework)[standing.family]
         sizes = [option for option in family.options if option.name in ("world", "replicas", "workers")]
@@ -80,11 +81,16 @@ def grid(framework: Framework) -> tuple[Setting, ...]:
     return tuple(found.values())
 
 
+def _alone(framework: Framework) -> list[str]:
+    """Return the names of the families that need nothing beside the library."""
+    return sorted(name for name, family in families(framework).items() if not family.needs)
+
+
 def drawn_settings(framework: Framework, seed: int, count: int) -> list[Setting]:
     """Return `count` settings whose options are all drawn at random; the same for the same seed."""
     chance = random.Random(f"{seed}/{framework}/settings")
     chosen = []
-    names = sorted(families(framework))
+    names = _alone(framework)
     for _ in range(count):
         family = families(framework)[chance.choice(names)]
         drawn = {option.name: chance.choice(option.values) for option in family.options}

@@ -124,8 +124,10 @@ def _sequence(sketch: Sketch, taste: Taste) -> tuple[str, str]:
 
 
 def _mixed(sketch: Sketch, taste: Taste) -> tuple[str, str]:
-    """Add dense features and tokens side by side, as click-rate models have them: a small net beside a pooled table."""
+    """Add dense features and tokens side by side, as click-rate models have them: a small net beside pooled tables."""
     left = cells.dense(sketch, sketch.input("x", (taste.chance.choice((4, 6, 8)),)), taste)
+    if sketch.framework == "torch" and taste.chance.random() < 0.7:
+        return cells.dense(sketch, sketch.add("concat", left, *_bags(sketch, taste)), taste), ""
     embedding = _embedding(sketch, taste, taste.chance.choice((1, 2, 3)))
     return cells.dense(sketch, sketch.add("concat", left, sketch.add("mean", embedding)), taste), embedding
 
@@ -133,6 +135,20 @@ def _mixed(sketch: Sketch, taste: Taste) -> tuple[str, str]:
 def _embedding(sketch: Sketch, taste: Taste, length: int) -> str:
     tokens = sketch.input("tokens", (length,), vocab=taste.chance.choice((6, 8, 10, 11, 12, 16)))
     return sketch.add("embedding", tokens, dim=taste.other())
+
+
+def _bags(sketch: Sketch, taste: Taste) -> list[str]:
+    """Add one to three tables of one width and uneven numbers of rows, each for a bag; some weight its rows."""
+    dim, count = taste.chance.choice((2, 4, 8)), taste.chance.choice((1, 2, 2, 3))
+    bags = []
+    for number in range(1, count + 1):
+        length = taste.chance.choice((1, 2, 4))
+        sources = [sketch.input(f"bag{number}", (length,), vocab=taste.chance.choice((3, 4, 5, 7, 10, 12)))]
+        pooling = taste.chance.choice(("sum", "mean"))
+        if pooling == "sum" and taste.chance.random() < 0.3:
+            sources.append(sketch.input(f"weight{number}", (length,)))
+        bags.append(sketch.add("embedding_bag", *sources, dim=dim, pooling=pooling))
+    return bags
 
 
 def _reduced(sketch: Sketch, x: str, taste: Taste) -> str:

@@ -11,6 +11,7 @@ _SHORT = {
     "conv1d": "conv",
     "conv2d": "conv",
     "embedding": "embed",
+    "embedding_bag": "table",
     "attention": "att",
     "batch_norm": "norm",
     "layer_norm": "norm",

@@ -164,7 +164,7 @@ class Case(Noun):
     """Plain data with a canonical text; `id` is its hash.  The model's output is the last layer."""
 
     framework: Framework
-    inputs: tuple[Input, ...] = Field(min_length=1, max_length=4)
+    inputs: tuple[Input, ...] = Field(min_length=1, max_length=8)
     layers: tuple[Layer, ...] = Field(min_length=1, max_length=64)
     loss: Literal["mse", "cross_entropy"] = "mse"
     loop: Literal["custom", "fit", "train_on_batch"] = "custom"

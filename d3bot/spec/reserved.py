@@ -3,9 +3,9 @@
 import keyword
 
 _SCRIPT = """
-array batch build data dist distributed fit generator grads keras loss loss_of losses losses_of main model mp named nn
-np optimizer os print rank reference rng sample seen self skipped step store strategy sys target tempfile tf torch trial
-update values variables world zip
+array bags batch build data dist distributed fit generator grads jagged keras loss loss_of losses losses_of main model
+mp named nn np optimizer os pooled print rank reference rng sample seen self skipped step store strategy sys target
+tempfile tf torch trial update values variables world zip
 """
 _MODULE = """
 add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval extra_repr float

@@ -17,6 +17,7 @@ from d3bot.frameworks.torch.settings import (
     pp_ddp,
     pp_fsdp2,
     sampler,
+    torchrec,
     tp,
     zero1,
 )
@@ -39,6 +40,7 @@ _MODULES = (
     pp_fsdp2,
     collectives,
     cp,
+    torchrec,
 )
 
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}

@@ -6,6 +6,8 @@ from d3bot.spec import Case, Layer
 _FUNCTIONS = {"relu": "torch.relu", "tanh": "torch.tanh", "sigmoid": "torch.sigmoid", "gelu": "F.gelu"}
 _MODULES = {"relu": "nn.ReLU()", "tanh": "nn.Tanh()", "sigmoid": "nn.Sigmoid()", "gelu": "nn.GELU()"}
 _POOLS = {"max_pool": "nn.MaxPool2d", "avg_pool": "nn.AvgPool2d"}
+_ONE_ARGUMENT = ("linear", "conv2d", "embedding", "embedding_bag", "layer_norm", "rms_norm", "group_norm", "scale")
+"""Layers with parameters that are called with their input alone; a bag with weights stands in no chain."""
 SCALE = """class Scale(nn.Module):
     def __init__(self):
         super().__init__()
@@ -31,6 +33,9 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
             return f"{name}({channels}, {options['channels']}, {options['kernel']}{stride}{bias})"
         case "embedding":
             return f"nn.Embedding({vocab(case, layer.name)}, {options['dim']})"
+        case "embedding_bag":
+            rows = vocab(case, layer.name)
+            return f'nn.EmbeddingBag({rows}, {options["dim"]}, mode="{options["pooling"]}", padding_idx=0)'
         case "lstm" | "gru":
             return f"nn.{layer.op.upper()}({shape[-1]}, {options['units']}, batch_first=True)"
         case "attention":
@@ -57,7 +62,7 @@ def module_form(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
         return "nn.Flatten()"
     if layer.op in _POOLS:
         return f"{_POOLS[layer.op]}({filled_options(case, layer.name)['size']})"
-    if layer.op in ("linear", "conv2d", "embedding", "layer_norm", "rms_norm", "group_norm", "scale"):
+    if layer.op in _ONE_ARGUMENT:
         return constructor(case, layer, shapes)
     if layer.op == "batch_norm" and len(shapes[layer.inputs[0]]) != 2:
         return constructor(case, layer, shapes)
@@ -79,6 +84,8 @@ def call(layer: Layer, inputs: list[str], shapes: dict[str, Shape]) -> str:
             return f"self.{layer.name}({x})[0]"
         case "max_pool" | "avg_pool":
             return f"F.{layer.op}2d({x}, {layer.options.get('size', 2)})"
+        case "embedding_bag" if len(inputs) > 1:
+            return f"self.{layer.name}({x}, per_sample_weights={inputs[1]})"
         case "attention":
             return f"self.{layer.name}({x}, {x}, {x}, need_weights=False)[0]"
         case "relu" | "tanh" | "sigmoid" | "gelu":

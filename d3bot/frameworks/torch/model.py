@@ -113,11 +113,11 @@ def _part(case: Case, layers: Sequence[Layer], inputs: list[str], name: str, sha
         lines.append("        self.skipped = []  # layers left out of forward")
 
     def written(layer: Layer, args: list[str]) -> str:
-        if layer.name in casts and not KINDS[layer.op].tokens:
-            text = call(layer, [f"{arg}.to(torch.{casts[layer.name]})" for arg in args], shapes)
-        else:
-            text = call(layer, args, shapes)
-        text += f".to(torch.{case.dtype})" if layer.name in casts else ""
+        text = call(layer, args, shapes)
+        if layer.name in casts:
+            real = 1 if KINDS[layer.op].tokens else 0  # from which argument on they are real numbers
+            low = [*args[:real], *(f"{arg}.to(torch.{casts[layer.name]})" for arg in args[real:])]
+            text = f"{call(layer, low, shapes)}.to(torch.{case.dtype})"
         return f'({args[0]} if "{layer.name}" in self.skipped else {text})' if layer.name in conditional else text
 
     flow = data_flow(layers, consumers(case), written, unused)

@@ -57,6 +57,8 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "compute": "",
         "grad_if": "",
         "param_if": "",
+        "hidden_grads": "",
+        "lowered": (),
         "rows": "(tensor.tensor_split(WORLD)[rank] for tensor in data(step))",
         "everyone": "WORLD + 1" if special.get("outsider") else "WORLD",
         "outsider": False,

@@ -125,8 +125,8 @@ def recompute_obstacle(case: Case) -> str | None:
         return "a batch norm that is recomputed takes its statistics twice"
     if not case.reentrant:
         return None
-    if any(layer.op == "attention" for layer in chosen):
-        return "reentrant checkpointing takes no keyword arguments, and attention is called with one"
+    if any(layer.op == "attention" or (layer.op == "embedding_bag" and len(layer.inputs) > 1) for layer in chosen):
+        return "reentrant checkpointing takes no keyword arguments, and attention and weighted bags are called with one"
     trained = {layer.name for layer in case.layers if KINDS[layer.op].trainable} - {item.layer for item in case.freeze}
     reached: set[str] = set()  # layers whose output has a gradient without their own parameters
     for layer in case.layers:

@@ -104,6 +104,7 @@ FAMILY = Family(
             "cast": _ROUNDS,
             "lstm": _STATE,
             "gru": _STATE,
+            "embedding-bag": "a bag makes plain tensors of its offsets, and all operands must be DTensors",
             "attention": "the backward of the CPU's attention has no sharding strategy, as DTensor says",
         },
     ),

@@ -38,7 +38,7 @@ def _dim1(case: Case, setting: Setting) -> bool:
                 second = features[-1]
             case "conv2d":
                 second = features[0]
-            case "embedding":
+            case "embedding" | "embedding_bag":
                 second = shapes[layer.name][-1]
             case _:
                 continue
