@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -237,6 +238,7 @@ def shrink(
     build: Annotated[str | None, typer.Option("--build", "-b", help="Build spec (default: that of the run).")] = None,
     seconds: Annotated[float, typer.Option(help="Time to take things away for.")] = 120.0,
     workers: Workers = None,
+    as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
     """Make a failing trial of a run smaller; what is interrupted leaves the smallest so far and goes on from there."""
@@ -249,6 +251,9 @@ def shrink(
     except KeyboardInterrupt:
         _say(f"stopped; the smallest trial so far is in {out}. Give the same command to go on")
         raise typer.Exit(3) from None
+    if as_json:
+        print(json.dumps(asdict(result) | {"folder": str(result.folder)}, indent=1))
+        return
     done = "nothing smaller fails" if result.finished else "the time is over"
     for text in (
         f"{result.setting}: {result.reason}",

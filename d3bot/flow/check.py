@@ -12,6 +12,7 @@ from d3bot.history.changes import NEWS, compare, other_names
 from d3bot.history.check import Check, Outcome, Row, write_check
 from d3bot.history.files import write_atomic
 from d3bot.report.check import check_markdown
+from d3bot.report.facts import times
 from d3bot.report.terminal import print_summary
 from d3bot.spec import Build, Change, SpecError
 
@@ -96,10 +97,10 @@ def _outcome(old: Night, new: Night, changes: Sequence[Change], worse: int, fixe
     if all(verdict.kind in ("not-applicable", "no-data") for verdict in new.verdicts):
         return "no-data", f"none of {len(new.verdicts)} trials says anything about the head"
     if worse:
-        more = f", and {fixed} trials that failed on the base pass" if fixed else ""
-        return ("mixed" if fixed else "worse"), f"{worse} failures that the base does not have{more}"
+        more = f", and without {times(fixed, 'failure')} of the base" if fixed else ""
+        return ("mixed" if fixed else "worse"), f"{times(worse, 'failure')} that the base does not have{more}"
     if fixed:
-        return "better", f"{fixed} trials that failed on the base pass"
+        return "better", f"{times(fixed, 'failure')} fewer than on the base"
     return "same", f"nothing fails that does not fail on the base, in {len(changes)} trials"
 
 
