@@ -203,8 +203,10 @@ def _rows(whole: np.ndarray | None, events: Sequence[Event] | None) -> np.ndarra
     """
     if whole is None:
         return None
-    if not events or any(event.offset is not None for event in events):
+    if not events:
         return np.arange(len(whole))
+    if any(event.offset is not None for event in events):  # one process may predict more often than the ranks
+        return np.arange(min(len(whole), sum(event.shapes[0][0] for event in events)))
     given = _joined(events)
     if given is None or given.shape[1:] != whole.shape[1:]:
         return None
@@ -221,22 +223,34 @@ def _apart(want: np.ndarray, events: Sequence[Event], rows: np.ndarray | None, c
     """Return the largest |difference| of a rank's layer from the reference's; None if they cannot be compared."""
     if any(event.partial for event in events) or rows is None or not count or len(want) % count:
         return None
-    if len(events) == 1 and events[0].offset is not None and events[0].value is not None:
-        event, value = events[0], events[0].value
-        part = tuple(slice(start, start + size) for start, size in zip(event.offset or (), value.shape, strict=True))
-        wanted = want[part] if event.shapes[0] == want.shape else None
+    times = len(want) // count  # a layer may see several rows for each of the batch
+    wanted = want[(rows[:, None] * times + np.arange(times)).ravel()]
+    if all(event.offset is not None for event in events):
+        pairs = _placed(wanted, events)
     else:
         joined = _joined(events)
-        times = len(want) // count  # a layer may see several rows for each of the batch
         value = want[:0] if joined is None else joined
-        wanted = want[(rows[:, None] * times + np.arange(times)).ravel()]
         if len(rows) == count:  # a stage of a pipeline runs once more before, to learn its shapes
             value = value[-len(wanted) :]
-    if wanted is None or wanted.shape != value.shape:
+        pairs = [(wanted, value)]
+    if pairs is None or any(wanted.shape != value.shape for wanted, value in pairs):
         return None
     with np.errstate(invalid="ignore"):
-        apart = np.abs(wanted.astype(np.float64) - value.astype(np.float64)).max(initial=0)
-    return float(apart) if np.isfinite(apart) else float("inf")
+        apart = [np.abs(wanted.astype(np.float64) - value.astype(np.float64)).max(initial=0) for wanted, value in pairs]
+    return float(max(apart)) if np.isfinite(apart).all() else float("inf")
+
+
+def _placed(want: np.ndarray, events: Sequence[Event]) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """Return each part of an output beside its place in the reference's; None if the passes have other rows in all."""
+    pairs, start = [], 0
+    for event in events:
+        if event.value is None or event.offset is None or len(event.offset) != want.ndim:
+            return None
+        block = want[start : start + event.shapes[0][0]]
+        start += event.shapes[0][0]
+        place = tuple(slice(at, at + size) for at, size in zip(event.offset, event.value.shape, strict=True))
+        pairs.append((block[place], event.value))
+    return pairs if start == len(want) else None
 
 
 def _collectives(ranks: Sequence[Trace], wrong: Mapping[str, Sequence[Arrays]]) -> list[CollectiveRow]:

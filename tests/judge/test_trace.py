@@ -75,6 +75,11 @@ def test_a_shard_of_the_output_is_laid_over_its_place() -> None:
         for i in range(2)
     ]
     assert traced(*parts).layers[0].error == pytest.approx(0, abs=1e-15)
+    twice = [[*part, *part] for part in parts]
+    assert trace_of(Trace(tuple(whole * 2)), [], [Trace(tuple(part)) for part in twice]).layers[0].why == ""
+    spread = [[replace(part[0], offset=(0, 0)), *part[1:]] for part in parts]
+    often = trace_of(Trace(tuple(whole * 2)), [], [Trace(tuple(part)) for part in spread])
+    assert often.layers[0].why == "", "one process may predict twice"
     unreduced = [[whole[0], replace(whole[1], offset=(0, 0), partial=True)]]
     assert traced(*unreduced).layers[0].error is None
 

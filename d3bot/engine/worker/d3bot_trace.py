@@ -144,11 +144,7 @@ def watch_torch(record):
                 return NotImplemented  # let it come down to the collectives that it needs
             kwargs = kwargs or {}
             name = func.__name__.split(".")[0].strip("_")
-            mine = func.namespace in ("c10d", "_c10d_functional") and name not in (
-                "wait_tensor",
-                "barrier",
-                "monitored",
-            )
+            mine = func.namespace in ("c10d", "_c10d_functional") and name not in OF_NO_NUMBERS
             if not mine:
                 return func(*args, **kwargs)
             sides = [numbers_of(side) for side in sides_of(func, name, args)]
