@@ -104,6 +104,10 @@ def run(
     seed: Seed = None,
     workers: Workers = None,
     confirmations: Annotated[int | None, typer.Option(help="How often a failure must be seen again.")] = None,
+    finding_seconds: Annotated[
+        float | None, typer.Option(help="Time for the failures of each build (default 30).")
+    ] = None,
+    shrink_seconds: Annotated[float | None, typer.Option(help="Time for shrinking one of them (default 20).")] = None,
     tracker: Annotated[Path | None, typer.Option(help="Folder tracker to file into when the run is done.")] = None,
     config: ConfigFile = None,
     as_json: JsonFlag = False,
@@ -127,6 +131,8 @@ def run(
         seed=seed,
         workers=workers,
         confirmations=confirmations,
+        finding_seconds=finding_seconds,
+        shrink_seconds=shrink_seconds,
         tracker=tracker,
     )
     folder = out or loaded.out or Path("runs") / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"

@@ -181,6 +181,10 @@ class Config(Noun):
     """Seed of the fresh cases; None takes a new one, which the run records."""
     confirmations: int = Field(default=3, ge=1, le=20)
     """How often a failure must be seen again in fresh processes before it counts."""
+    finding_seconds: float = Field(default=30.0, gt=0, le=24 * 3600, allow_inf_nan=False)
+    """Seconds in which each build's failures are looked into: what is begun is ended, what is not comes next time."""
+    shrink_seconds: float = Field(default=20.0, gt=0, le=24 * 3600, allow_inf_nan=False)
+    """Seconds of them that making one failing trial smaller may take."""
     tracker: TrackerConfig = TrackerConfig()
     """Where findings are filed: a table, or a folder for short."""
     templates: Path | None = None
@@ -215,6 +219,8 @@ class Config(Noun):
         "workers",
         "seed",
         "confirmations",
+        "finding_seconds",
+        "shrink_seconds",
         "stale_days",
         "cache_gib",
         "cache_days",

@@ -132,7 +132,7 @@ def _row(fault: Fault, stock: Build, healthy: Healthy, config: Config, cap: floa
             cases = {trial.case.id: trial.case for trial in planned}
             groups = [group for group in group_failing(seen, cases, refused) if not group.catch_all]
             began = time.monotonic()
-            context = Context(out, "bench", config.confirmations, stock, seen)
+            context = Context(out, "bench", config.confirmations, stock, seen, config.shrink_seconds)
             looked = look_into(harness, groups, by_id, context, [], config.workers, LOOK_SECONDS, lambda text: None)
         scripts = [read_finding(out / FINDINGS / finding.key).script for finding in looked.findings]
     return Row(

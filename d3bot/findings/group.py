@@ -1,10 +1,10 @@
-"""Which failing verdicts of a run are one bug.  Pure."""
+"""Which failing verdicts of a run, and which findings of its shards, are one bug.  Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from d3bot.findings.key import is_catch_all
-from d3bot.spec import Case, Verdict
+from d3bot.spec import Case, Finding, Verdict
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,29 @@ def group_failing(
         Group(key, tuple(sorted(members, key=lambda verdict: _size(verdict, cases))))
         for (key, _), members in sorted(groups.items())
     ]
+
+
+def one_cause(names: Sequence[Collection[str]]) -> list[list[int]]:
+    """Return the places of `names` that are one cause, in their order: those that share a name, over others too."""
+    causes: list[tuple[set[str], list[int]]] = []
+    for place, mine in enumerate(names):
+        known = [cause for cause in causes if cause[0].intersection(mine)]
+        joined = set(mine).union(*(cause[0] for cause in known))
+        places = sorted([place, *(each for cause in known for each in cause[1])])
+        causes = [cause for cause in causes if cause not in known] + [(joined, places)]
+    return sorted(places for _, places in causes)
+
+
+def joined(chosen: Finding, others: Sequence[Finding]) -> Finding:
+    """Return the finding of a cause with all that others of the same cause know: names, symptoms, trials."""
+    every = [chosen, *others]
+    return chosen.model_copy(
+        update={
+            "aliases": tuple(sorted({name for each in every for name in each.names} - {chosen.key})),
+            "symptoms": tuple(sorted({symptom for each in every for symptom in each.symptoms})),
+            "trials": tuple(dict.fromkeys(trial for each in every for trial in each.trials)),
+        }
+    )
 
 
 def _size(verdict: Verdict, cases: Mapping[str, Case]) -> tuple[bool, int, int, str, str]:

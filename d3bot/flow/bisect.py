@@ -207,11 +207,12 @@ def _failing(trial: Trial, build: Build, script: Path) -> Verdict | None:
         tempfile.TemporaryDirectory(prefix="d3bot-bisect-") as folder,
         Pool(build, script_env(build.framework), 1) as pool,
     ):
-        judged = Harness(pool, Path(folder), Pace()).run(trial, fresh=True)
-    if not judged.verdict.key:
-        return None
-    write_narrowest(build, judged, script)
-    return judged.verdict
+        harness = Harness(pool, Path(folder), Pace())
+        judged = harness.run(trial, fresh=True)
+        if not judged.verdict.key:
+            return None
+        write_narrowest(harness, judged, script)
+        return judged.verdict
 
 
 def tries(trial: Trial, times: int) -> Try:

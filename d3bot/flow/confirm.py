@@ -79,15 +79,15 @@ def flaky(verdict: Verdict, then: str) -> Verdict:
     )
 
 
-def confirm(harness: Harness, judged: Judged, script: ScriptRun, times: int) -> Confirmation:
+def confirm(harness: Harness, judged: Judged, path: Path, script: ScriptRun, times: int) -> Confirmation:
     """See a failure again `times` times: in the engine, each in fresh processes, and once as `python repro.py`.
 
-    `script` is the run of the very file that will be filed.  The first time a hang is waited for much longer: shrinking
-    may have come to a trial that is merely slow.
+    `path` is the very file that will be filed, which the engine executes as well, and `script` its run.  The first time
+    a hang is waited for much longer: shrinking may have come to a trial that is merely slow.
     """
     attempts = []
     for time in range(times - 1):
-        second = harness.run(judged.trial, fresh=True, patient=judged.verdict.kind == "hung" and time == 0)
+        second = harness.run(judged.trial, patient=judged.verdict.kind == "hung" and time == 0, written=path)
         same = same_failure(judged, second)
         outcome = f"{second.verdict.kind}: {second.verdict.reason}"
         attempts.append(Attempt(how="engine", build=harness.build.label, failed=same, outcome=outcome[:300]))

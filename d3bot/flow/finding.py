@@ -41,6 +41,7 @@ from d3bot.spec import (
     Verdict,
     dump_seed,
     load_seed,
+    parse_name,
 )
 
 SHRINK_SECONDS = 20.0
@@ -48,6 +49,8 @@ SHRINK_TRIES = 400
 SMALLEST = "smallest"
 """Below a run's folder: the smallest trial so far of each failure that is being shrunk, to go on from after a kill."""
 MAX_TENSORS = 60
+LINE = 116
+"""Characters of a line of a script's docstring."""
 ALL_ROLES: frozenset[Role] = frozenset(ROLES)
 
 
@@ -60,8 +63,8 @@ class Context:
     confirmations: int
     base: Build | None
     verdicts: Sequence[Verdict]
-    width: int = 1
-    """Candidates to try at the same time."""
+    shrink_seconds: float = SHRINK_SECONDS
+    """How long one failing trial is made smaller."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,8 @@ def make_finding(harness: Harness, small: Smallest, group: Group, context: Conte
     judged = harness.explained(small.judged)
     script = context.run_dir / f".{small.names.key}.py"
     try:
-        shown = write_narrowest(harness.build, judged, script)
-        confirmation = confirm(harness, judged, shown, context.confirmations)
+        shown = write_narrowest(harness, judged, script)
+        confirmation = confirm(harness, judged, script, shown, context.confirmations)
         attempts, output_good, regression = list(confirmation.attempts), None, "unknown"
         if context.base is not None and confirmation.all_seen:
             tried, output = script_attempts(context.base, script, judged.verdict, context.confirmations)
@@ -200,49 +203,73 @@ def make_finding(harness: Harness, small: Smallest, group: Group, context: Conte
         script.unlink(missing_ok=True)
 
 
-def write_narrowest(build: Build, judged: Judged, path: Path) -> ScriptRun:
+def write_narrowest(harness: Harness, judged: Judged, path: Path) -> ScriptRun:
     """Write the failing trial's script so that it observes as little as still shows the failure, and in few lines.
 
-    What is written is what is filed: each narrower script is run as `python repro.py` before it is taken.  Returns the
-    run of the script that was kept; if none shows the failure, that of the one that observes everything.
+    What is written is what is filed: each narrower script must fail in the same way in the engine, and then as `python
+    repro.py`, before it is taken.  Returns the run of the script that was kept; if none shows the failure, that of the
+    one that observes everything.
     """
-    for text in narrowed(build, judged):
-        path.write_text(text)
-        format_files([path])
-        run = run_script(build, path, SCRIPT_SECONDS)
-        if script_shows(run, judged.verdict)[0]:
-            break
-    return run
+    *narrower, whole = narrowed(harness.build, judged)
+    for text in narrower:
+        _write(path, text)
+        if same_failure(judged, harness.run(judged.trial, written=path)):
+            run = run_script(harness.build, path, SCRIPT_SECONDS)
+            if script_shows(run, judged.verdict)[0]:
+                return run
+    _write(path, whole)
+    return run_script(harness.build, path, SCRIPT_SECONDS)
 
 
 def narrowed(build: Build, judged: Judged) -> Iterator[str]:
     """Yield the scripts to try, the shortest first; the last observes everything and is written as it is run."""
-    odd = {item.wrong for item in judged.judgement.differences} & {"missing", "unexpected", "shape"}
-    table: Table = "paired" if not odd else "shapes" if odd == {"shape"} else "any"
     for view in views(judged):
+        items = [item for item in judged.judgement.differences if item.parsed.role in view.roles]
+        odd = {item.wrong for item in items} & {"missing", "unexpected", "shape"}
+        table: Table = "paired" if not odd else "shapes" if odd == {"shape"} else "any"
         text = finding_script(build, judged, view)
         with tempfile.TemporaryDirectory(prefix="d3bot-script-") as folder:
             path = Path(folder) / "repro.py"
-            path.write_text(text)
-            format_files([path])
+            _write(path, text)
             short = tightened(path.read_text(), table)
         if view.roles != ALL_ROLES:
             yield short
-        yield text
+    yield text
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    format_files([path])
 
 
 def views(judged: Judged) -> list[View]:
-    """Return what a script may observe, the least first: what differs first, or what makes the run go far enough."""
+    """Return what a script may observe, the least first: what differs first, or what makes the run go far enough.
+
+    Where the distributed run does not end well there is nothing to compare: what it looks at is what it must come to
+    before it ends, a step of the optimizer or one sort of arrays.
+    """
     first = judged.verdict.first
-    roles: list[frozenset[Role]] = [ALL_ROLES]
     if first is not None:
-        roles.insert(0, frozenset(role for role in ROLES if role == first.role))
-    else:
-        roles[:0] = [frozenset(("loss",)), frozenset(("param",))]
-    return [_view(judged, chosen) for chosen in roles]
+        roles = frozenset(role for role in ROLES if role == first.role)
+        alone = [_view(judged, roles, first.tensor)] if first.role == "metric" else []
+        return [*alone, _view(judged, roles), _view(judged, ALL_ROLES)]
+    nothing = frozenset[Role]()
+    some = [View(nothing), View(nothing, updates=True)]
+    if judged.verdict.kind != "hung":  # to wait for it takes its time
+        one = frozenset[Role]({"metric"})
+        some += [_view(judged, one, metric) for metric in _metrics(judged)]
+        some += [_view(judged, frozenset({role})) for role in reversed(ROLES)]
+    return [*some, _view(judged, ALL_ROLES)]
 
 
-def _view(judged: Judged, roles: frozenset[Role]) -> View:
+def _metrics(judged: Judged) -> list[str]:
+    """Return the names of the metrics that the reference computed."""
+    ranks = judged.reference.ranks if judged.reference else ()
+    names = sorted({parse_name(name) for rank in ranks for name in rank.arrays or ()})
+    return list(dict.fromkeys(name.tensor for name in names if name.role == "metric"))
+
+
+def _view(judged: Judged, roles: frozenset[Role], metric: str = "") -> View:
     """Return the view with one bound for all arrays if that still tells right from wrong, else one for each."""
     seen = [item for item in judged.judgement.differences if item.parsed.role in roles]
     bounds = {item.name: _rounded_up(item) for item in seen if item.bound}
@@ -250,8 +277,8 @@ def _view(judged: Judged, roles: frozenset[Role]) -> View:
     widest = max(bounds.values(), default=0.0 if seen else UNMEASURED[judged.trial.case.dtype])
     wrong = [item.error for item in seen if item.wrong]
     if not wrong or min(wrong) > 10 * widest:
-        return View(roles, {}, widest)
-    return View(roles, bounds)
+        return View(roles, {}, widest, metric)
+    return View(roles, bounds, metric=metric)
 
 
 def issue_of(folder: FindingFolder, templates: Path | None = None) -> Issue:
@@ -352,10 +379,12 @@ def _docstring(build: Build, judged: Judged) -> str:
             seen = f"{seen}.  At the worst element {item.expected:.6g} is expected and {item.seen:.6g} is seen"
     built = ", ".join([build.label, *(f"{name} {version}" for name, version in sorted(build.packages.items()))])
     title = title_of(verdict, judged.trial.setting, _wrong(judged)).rstrip(".")
-    lines = [f"{title}.", "", _WHAT[verdict.kind], f"{seen}."]
-    lines += [f"Seen on {built}.        Run: python repro.py"]
+    if first is None and len(title) > LINE:  # the whole error follows
+        title = title_of(verdict.model_copy(update={"reason": seen.split(":")[0]}), judged.trial.setting)
+    lines = [f"{title}.", "", _WHAT[verdict.kind] + (f"  {seen}." if seen not in title else "")]
+    lines.append(f"Seen on {built}.        Run: python repro.py")
     safe = [line.replace("\\", "/").replace('"""', "'''") for line in lines]
-    return "\n".join("\n".join(wrap(line, 116)) if len(line) > 116 else line for line in safe) + "\n"
+    return "\n".join("\n".join(wrap(line, LINE)) if len(line) > LINE else line for line in safe) + "\n"
 
 
 def _wrong(judged: Judged) -> list[str]:

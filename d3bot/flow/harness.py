@@ -72,11 +72,12 @@ class Harness:
                 paths.append(path)
         format_files(paths)
 
-    def run(self, trial: Trial, fresh: bool = False, patient: bool = False) -> Judged:
+    def run(self, trial: Trial, fresh: bool = False, patient: bool = False, written: Path | None = None) -> Judged:
         """Run one trial and judge it; with `fresh` the reference is run anew as well, not taken from the cache.
 
         The noise floor is a property of the case: it is not measured anew.  With `patient` the deadline is several
-        times longer: what hangs is told from what is merely slow.
+        times longer: what hangs is told from what is merely slow.  `written` is a script of the trial that is run in
+        place of the one that observes everything, always afresh.
 
         Never raises for what a trial does: infrastructure trouble is the verdict `no-data`.
         """
@@ -90,10 +91,10 @@ class Harness:
             path.write_text(script.text)
             format_files([path])
         try:
-            reference = self._reference(script, path, fresh)
+            reference = self._reference(script, path, fresh, written)
             seconds = self._pace.patient if patient else self._pace.deadline
-            deadline = seconds(self.build.framework, trial.setting.family)
-            job = Job(path, "distributed", self.build.framework, script.processes, limits=Limits(seconds=deadline))
+            limits = Limits(seconds=seconds(self.build.framework, trial.setting.family))
+            job = Job(written or path, "distributed", self.build.framework, script.processes, limits=limits)
             distributed = self._pool.run(job) if reference.ok else Observation(())
         except EngineError as error:
             return self._judged(trial, Judgement("no-data", f"the engine was lost: {error}"), None, began)
@@ -200,8 +201,11 @@ class Harness:
         docstring = f"Case {trial.case.id} under {setting}: one process and the distributed run must agree."
         return render(trial.case, setting, docstring)
 
-    def _reference(self, script: Script, path: Path, fresh: bool) -> Observation:
-        """Return the reference with its noise re-runs, run once for all settings that share its text."""
+    def _reference(self, script: Script, path: Path, fresh: bool, written: Path | None = None) -> Observation:
+        """Return the reference with its noise re-runs, run once for all settings that share its text.
+
+        That of a `written` script is run anew, and judged by the noise of the one that observes everything.
+        """
         job = Job(
             path,
             "reference",
@@ -220,9 +224,9 @@ class Harness:
                 measuring = replace(job, noise=NOISE, shares=(0,), pieces=max(script.parts, 2))
                 known = once.value = self._pool.run(measuring)
                 return known
-        if not fresh or not known.ok:
+        if not (fresh or written) or not known.ok:
             return known
-        return replace(self._pool.run(job), noise=known.noise, shares=known.shares)
+        return replace(self._pool.run(replace(job, script=written or path)), noise=known.noise, shares=known.shares)
 
     def _arbitrated(self, trial: Trial, judgement: Judgement) -> Judgement:
         """Let float64 decide whether a float32 divergence beyond its noise bound is rounding (see judge.arbiter)."""

@@ -78,8 +78,13 @@ def names_of(case: Case, setting: Setting, judgement: Judgement) -> Names:
     if is_catch_all(own):
         return Names(own, (), needed)
     key = failure_key(case.framework, setting, symptom, sorted(needed))
-    others = alternate_keys(case.framework, setting, symptom, sorted(needed), plain=needed <= _COMMON)
-    return Names(key, others, needed)
+    special = needed - _COMMON  # without them, whichever of its common words a smallest trial kept
+    others = (
+        key
+        for needs in (needed, special)
+        for key in alternate_keys(case.framework, setting, symptom, sorted(needs), plain=not special)
+    )
+    return Names(key, tuple(dict.fromkeys(others)), needed)
 
 
 def words(case: Case, setting: Setting) -> frozenset[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from d3bot.findings.group import Group
 from d3bot.flow.confirm import again, flaky
-from d3bot.flow.finding import SHRINK_SECONDS, SMALLEST, Context, Smallest, find_smallest, issue_of, make_finding
+from d3bot.flow.finding import SMALLEST, Context, Smallest, find_smallest, issue_of, make_finding
 from d3bot.flow.harness import Harness, Judged
 from d3bot.flow.keying import words
 from d3bot.history.finding_folder import FINDINGS, read_finding, write_finding
@@ -133,7 +133,7 @@ class _Desk:
             if group.key in (finding.key, *finding.aliases, *finding.symptoms)
         ]
         keep = self._context.run_dir / SMALLEST / f"{trial.id}.toml"
-        seconds = max(1.0, min(SHRINK_SECONDS, self._ends - time.monotonic()))
+        seconds = max(1.0, min(self._context.shrink_seconds, self._ends - time.monotonic()))
         small = find_smallest(self._harness, trial, keep, width, seconds, known)
         if small is None:
             with self._lock:

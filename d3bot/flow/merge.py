@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from d3bot import __version__
+from d3bot.findings.group import joined, one_cause
 from d3bot.flow.coverage import merge_coverage
 from d3bot.flow.evidence import FIXED, known_findings
+from d3bot.flow.finding import issue_of
 from d3bot.flow.night import MAX_NO_DATA, Night
 from d3bot.flow.pages import write_pages
 from d3bot.flow.plan_file import PLAN, load_plan, write_plan
 from d3bot.flow.totals import totals
 from d3bot.history.changes import compare, known_again, other_names
 from d3bot.history.evidence import load_evidence, write_evidence
-from d3bot.history.finding_folder import FINDINGS, FindingFolder, list_findings, read_finding
+from d3bot.history.finding_folder import FindingFolder, list_findings, read_finding, write_finding
 from d3bot.history.folder import LoadedRun, RunWriter, load_run, write_changes
-from d3bot.spec import Build, Evidence, Run, SpecError, Trial, Verdict, short_hash
+from d3bot.spec import Build, Evidence, Finding, Run, SpecError, Trial, Verdict, short_hash
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ def merge_runs(
     missing = [f"shard {index}/{count} is missing" for index in range(1, count + 1) if index not in there]
     missing += [f"shard {part.index}/{count} is incomplete" for part in parts if not part.loaded.run.complete]
     before = load_run(previous) if previous else None
-    verdicts = _verdicts(parts)
+    found = _found(parts)
+    keys = {name: finding.key for _, finding in found for name in finding.names}
+    verdicts = [_renamed(verdict, keys) for verdict in _verdicts(parts)]
     trials = _trials(parts)
     run = _run(parts, verdicts, trials, not missing, before.run.run if before else "")
     writer = RunWriter.create(out, run)
@@ -66,10 +70,10 @@ def merge_runs(
         write_plan(out, trials)
         for verdict in verdicts:
             writer.append(verdict)
-        chosen = _findings(parts, out)
-        _evidence(parts, out, {verdict.key for verdict in verdicts if verdict.failing} | chosen.keys())
+        _write_findings(out, found, templates)
+        findings = [finding for _, finding in found]
+        _evidence(parts, out, {verdict.key for verdict in verdicts if verdict.failing} | keys.keys())
         run = run.model_copy(update={"pairs": merge_coverage(out, [part.folder for part in parts])})
-        findings = [folder.finding for folder in chosen.values()]
         older = [folder.finding for folder in known_findings(previous)] if previous else []
         names = other_names([*older, *findings])
         changes = known_again(compare(before.verdicts if before else [], verdicts, names), names)
@@ -157,19 +161,38 @@ def _run(
     )
 
 
-def _findings(parts: Sequence[Part], out: Path) -> dict[str, FindingFolder]:
-    """Copy one folder for each key, the best that any shard has, with the trials of all; return them by key."""
-    found: dict[str, list[FindingFolder]] = {}
-    for part in parts:
-        for path in list_findings(part.folder):
-            folder = read_finding(path)
-            found.setdefault(folder.finding.key, []).append(folder)
-    chosen = {}
-    for key, folders in sorted(found.items()):
-        best = min(folders, key=lambda each: (not each.finding.verified, len(each.script)))
-        shutil.copytree(best.path, out / FINDINGS / key)
-        chosen[key] = best
-    return chosen
+def _found(parts: Sequence[Part]) -> list[tuple[FindingFolder, Finding]]:
+    """Return one folder for each cause, the best that any shard has, and its finding with what the others know.
+
+    Two shards that saw one cause under two names share an alternate one.
+    """
+    folders = [read_finding(path) for part in parts for path in list_findings(part.folder)]
+    found = []
+    for places in one_cause([folder.finding.names for folder in folders]):
+        best, *others = sorted((folders[place] for place in places), key=_short)
+        found.append((best, joined(best.finding, [other.finding for other in others])))
+    return sorted(found, key=lambda each: each[1].key)
+
+
+def _short(folder: FindingFolder) -> tuple[bool, int, str]:
+    return (not folder.finding.verified, len(folder.script), folder.finding.key)
+
+
+def _write_findings(out: Path, found: Sequence[tuple[FindingFolder, Finding]], templates: Path | None) -> None:
+    for folder, finding in found:
+        text = folder.issue_md
+        if finding != folder.finding:
+            issue = issue_of(folder.with_finding(finding), templates)
+            text = f"# {issue.title}\n\n{issue.body}"
+        write_finding(out, finding, folder.script, folder.output_bad, folder.output_good, text)
+
+
+def _renamed(verdict: Verdict, keys: Mapping[str, str]) -> Verdict:
+    """Return a verdict under the key of its cause's one finding; its own is kept beside it."""
+    key = keys.get(verdict.key, verdict.key)
+    if key == verdict.key:
+        return verdict
+    return verdict.model_copy(update={"key": key, "also": tuple(sorted({*verdict.also, verdict.key} - {key}))})
 
 
 def _evidence(parts: Sequence[Part], out: Path, failing: set[str]) -> None:

@@ -53,9 +53,6 @@ from d3bot.spec import (
 MAX_NO_DATA = 0.02
 """Part of a run's trials that infrastructure trouble may take before the run counts as incomplete."""
 
-FINDING_SECONDS = 30.0
-"""Time of each build for shrinking and confirming; what is begun within it is brought to its end."""
-
 
 @dataclass(frozen=True)
 class Night:
@@ -243,7 +240,7 @@ def _make_findings(
     verdicts: Sequence[Verdict],
     console: Console,
 ) -> Looked:
-    """Return what came of the failures of a run: every build's are looked into for `FINDING_SECONDS`."""
+    """Return what came of the failures of a run: every build's are looked into for `finding_seconds`."""
     by_id = {trial.id: trial for trial in trials}
     cases = {trial.case.id: trial.case for trial in trials}
     passed = {v.trial for v in before.loaded.verdicts if v.kind == "pass"} if before else set()
@@ -257,10 +254,10 @@ def _make_findings(
             harness,
             groups,
             by_id,
-            Context(out, run.run, config.confirmations, of_same, mine),
+            Context(out, run.run, config.confirmations, of_same, mine, config.shrink_seconds),
             [finding for finding in known if finding.case.framework == framework],
             config.workers,
-            FINDING_SECONDS,
+            config.finding_seconds,
             lambda text: console.print(" ".join(text.split()), highlight=False, markup=False, soft_wrap=True),
         )
         everything.findings += looked.findings

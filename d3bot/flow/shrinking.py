@@ -75,6 +75,6 @@ def shrink_trial(
         setting = judged.trial.setting
         seed = Seed(small.names.key, judged.trial.case, f"{judged.verdict.reason[:400]}", (setting,))
         write_atomic(out / "case.toml", dump_seed(seed))
-        write_narrowest(used, judged, out / "repro.py")
+        write_narrowest(harness, judged, out / "repro.py")
     others = tuple(sorted(other.verdict.key for other in small.others))
     return Result(out, small.names.key, judged.verdict.reason, str(setting), small.tried, small.finished, others)

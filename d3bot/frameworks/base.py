@@ -122,11 +122,18 @@ class View:
     """What a script observes and how much difference it allows: rendering choices, not part of the trial."""
 
     roles: frozenset[Role] = frozenset(ROLES)
-    """Arrays of these roles are returned; a first run observes everything, a filed script what differs first."""
+    """Arrays of these roles are returned; a first run observes everything, a filed script what differs first.
+
+    None where the script shows that the distributed run does not end well: then nothing is compared.
+    """
     bounds: Mapping[str, float] = field(default_factory=dict)
     """Largest difference allowed, by array name."""
     bound: float = 0.0
     """Largest difference allowed where `bounds` says nothing."""
+    metric: str = ""
+    """The only metric that is looked at; all of them if empty."""
+    updates: bool = False
+    """Whether parameters are updated in the last step although nothing is looked at after it."""
 
 
 @dataclass(frozen=True)

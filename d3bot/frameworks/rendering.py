@@ -24,6 +24,7 @@ def common_context(
         "bounds": dict(view.bounds),
         "bound": view.bound,
         "see": view.roles,
+        "compares": bool(view.roles),
         "docstring": docstring,
     }
 

@@ -4,6 +4,7 @@ Templates are written for every case; a filed script is of one.  Each rule below
 templates write; where its lines are not there, it changes nothing.
 """
 
+import ast
 import re
 from collections.abc import Callable
 from typing import Literal
@@ -27,16 +28,23 @@ _RETURNED = re.compile(r"^    model = (?P<model>.+)\n    return model$", re.MULT
 _UPDATED = re.compile(r"^    seen \|= (?P<seen>\{.+\})\n    return seen$", re.MULTILINE)
 _STORED = re.compile(r"^    seen\[(?P<key>f?\"[^\"\n]*\")\] = (?P<value>.+)\n    return seen$", re.MULTILINE)
 _EMPTY = re.compile(r"^(?P<pad> +)model, seen = build\(\), \{\}$", re.MULTILINE)
-_FIT = re.compile(r"^(?P<pad> +)fit = (?P<fit>model\.fit\(.+\))\n(?P=pad)seen \|= named\(.+NAMES\}\)$", re.MULTILINE)
-"""A history of which nothing is looked at."""
+_NOTHING = re.compile(r"^    return seen\n$", re.MULTILINE)
+_BATCH = re.compile(r"(?<![\w.\"])data\((\w+)\)")
+_SEED = re.compile(r"\((\d+) \+ step\)")
+"""Of a batch's generator, in `data(step)`."""
+_AFTER = re.compile(r"def after\(model, seen\):\n(?P<body>    seen \|= \{.+\}\n)    return seen\n$")
+_FORWARD_ONLY = re.compile(r"^ *(?:loss|\(loss / \w+\))\.backward\(\)\n", re.MULTILINE)
+_CONSTANT = re.compile(r"^(?P<name>(?!BOUND|ENV)[A-Z]+) = (?P<value>\d+)\n", re.MULTILINE)
+_MODEL = re.compile(r"^    model = (?P<model>.+)\n", re.MULTILINE)
 
 _LOSS_OF = re.compile(r"def loss_of\(model, (?P<rows>[\w, ]+)\):\n    return (?P<loss>.+)\n$")
 _CALL = re.compile(
-    r"^(?P<pad> *)(?P<before>.*)loss_of\((?P<model>\w+), \*(?P<rows>.+?)\)(?P<after>(?: / \w+\))?\.backward\(\))$",
+    r"^(?P<pad> *)(?P<before>.*)loss_of\((?P<model>\w+), \*(?P<rows>.+?)\)(?P<after>(?: / \w+\))?(?:\.backward\(\))?)$",
     re.MULTILINE,
 )
 _LOOPED = re.compile(
-    r"^(?P<pad> *)for part in (?P<of>.+)\n(?P=pad)    (?P<before>.*)loss_of\((?P<model>\w+), \*part\)(?P<after>.*)$",
+    r"^(?P<pad> *)for (?P<count>\w+, )?part in (?P<of>.+)\n"
+    r"(?P=pad)    (?P<before>.*)loss_of\((?P<model>\w+), \*part\)(?P<after>.*)$",
     re.M,
 )
 _TABLE = """\
@@ -86,16 +94,23 @@ def tightened(text: str, table: Table = "paired") -> str:
     of another shape, or any that one side lacks.
     """
     blocks = re.split(r"(?<=\n)\n\n(?=\S)", text)
-    if "NAMES = {}\n" in blocks and "STEPS" not in text:
-        blocks = [_FIT.sub(r"\g<pad>\g<fit>", block) for block in blocks]
-        blocks = [block for block in blocks if block != "NAMES = {}\n" and not block.startswith("def named(")]
+    blocks = _without_after(blocks)
     freezes = "requires_grad_(" in text
     blocks = _without_loss([_function(block, freezes, table) if _HEAD.match(block) else block for block in blocks])
-    short = "\n\n".join(blocks)
+    short = _without_constants(_one_batch("\n\n".join(blocks)))
     if len(re.findall(r"\bF\.", short)) < 3 and "from torch import nn\n" in short:
         plain = re.sub(r"\bF\.", "nn.functional.", short.replace("import torch.nn.functional as F\n", ""))
         return plain if max(map(len, plain.splitlines())) <= WIDTH else short
     return short
+
+
+def _without_after(blocks: list[str]) -> list[str]:
+    """Return the functions with what is taken after the last step written where it is returned, if it is a line."""
+    found = next((match for block in blocks if (match := _AFTER.match(block))), None)
+    if found is None:
+        return blocks
+    taken = f"{found['body']}    return seen\n"
+    return [block.replace("    return after(model, seen)\n", taken) for block in blocks if not _AFTER.match(block)]
 
 
 def _without_loss(blocks: list[str]) -> list[str]:
@@ -116,7 +131,8 @@ def _without_loss(blocks: list[str]) -> list[str]:
 
     def looped(match: re.Match[str]) -> str:
         loss = re.sub(r"\bmodel\b", match["model"], found["loss"])
-        lines = [f"{match['pad']}for {found['rows']} in {match['of']}"]
+        count, rows = match["count"] or "", found["rows"]
+        lines = [f"{match['pad']}for {count}{f'({rows})' if count else rows} in {match['of']}"]
         lines += [f"{match['pad']}    {match['before']}{loss}{match['after']}"]
         return "\n".join(lines) if max(map(len, lines)) <= WIDTH else match[0]
 
@@ -133,7 +149,7 @@ def _function(body: str, freezes: bool, table: Table) -> str:
         body = body.replace(_TABLE.format(bound=bound), _TABLES.get(table, _TABLE).format(bound=bound))
         if table == "paired":
             body = body.replace(_ONE_TABLE.format(bound=bound), _SHORT_TABLE.format(bound=bound))
-    for rule in (_loss, _parts, _returned, _seen, _data):
+    for rule in (_loss, _parts, _returned, _unseen, _seen, _data, _wrapped):
         body = rule(body)
     return body
 
@@ -144,13 +160,20 @@ def _gathered(match: re.Match[str]) -> str:
 
 
 def _loss(body: str) -> str:
+    if "loss.detach()" in body and not re.search(r"\boptimizer\b|\.grad\b", body):
+        body = _FORWARD_ONLY.sub("", body)  # nothing that comes of it is looked at
+
     def inlined(match: re.Match[str]) -> str:
         by = f" / {match['by']}" if match["by"] else ""
-        loss = match["loss"] if not by else f"({match['loss']}{by})"
+        loss = f"({match['loss']}{by})" if by or _is_sum(match["loss"]) else match["loss"]
         line = f"{match['pad']}{loss}.backward()"
         return line if len(line) <= WIDTH else match[0]
 
     return _LOSS.sub(inlined, body) if len(re.findall(r"\bloss\b", body)) == 2 * len(_LOSS.findall(body)) else body
+
+
+def _is_sum(expression: str) -> bool:
+    return isinstance(ast.parse(expression, mode="eval").body, ast.BinOp)
 
 
 def _parts(body: str) -> str:
@@ -159,6 +182,13 @@ def _parts(body: str) -> str:
 
 def _returned(body: str) -> str:
     return _fitting(_RETURNED, body, lambda match: f"    return {match['model']}")
+
+
+def _unseen(body: str) -> str:
+    """Leave out a dictionary in which nothing is stored."""
+    if len(re.findall(r"\bseen\b", body)) != 2 or not _EMPTY.search(body) or not _NOTHING.search(body):
+        return body
+    return _NOTHING.sub("", _EMPTY.sub(r"\g<pad>model = build()", body))
 
 
 def _seen(body: str) -> str:
@@ -186,6 +216,35 @@ def _data(body: str) -> str:
     if len(line) > WIDTH or any(re.search(rf"\b{name}\b", value) for name in wanted for value in values):
         return body
     return "\n".join([*lines[: 1 + start], line]) + "\n"
+
+
+def _wrapped(body: str) -> str:
+    """Write the model where it is used, if that is in one place and at once."""
+    made = _MODEL.search(body)
+    if made is None or len(re.findall(r"\bmodel\b", body)) != 2:
+        return body
+    rest = body[made.end() :].split("\n")
+    if not re.search(r"\(model\b", rest[0]):
+        return body
+    line = re.sub(r"\bmodel\b", lambda match: made["model"], rest[0])
+    return body[: made.start()] + "\n".join([line, *rest[1:]]) if len(line) <= WIDTH else body
+
+
+def _without_constants(text: str) -> str:
+    """Return the text with the numbers written where they are used, of those that are used once."""
+    for match in _CONSTANT.finditer(text):
+        places = re.findall(rf"\b{match['name']}\b", text)
+        if len(places) == 2:
+            text = re.sub(rf"\b{match['name']}\b", match["value"], text.replace(match[0], "", 1))
+    return text
+
+
+def _one_batch(text: str) -> str:
+    """Return the text with one batch where all that is asked for is that of step 0."""
+    if set(_BATCH.findall(text)) != {"step", "0"} or "map(data," in text or len(_SEED.findall(text)) != 1:
+        return text
+    plain = _BATCH.sub("data()", text)
+    return _SEED.sub(r"(\1)", plain)
 
 
 def _fitting(pattern: re.Pattern[str], body: str, shorter: Callable[[re.Match[str]], str]) -> str:

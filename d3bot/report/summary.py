@@ -52,6 +52,7 @@ def summary_markdown(
         "headline": headline(run, verdicts, changes, findings),
         "trials": len(verdicts),
         "took": duration(run.seconds),
+        "only": _only(run),
         "changes": {name: items[:_ITEMS] for name, items in listed.items() if items},
         "more": {name: len(items) - _ITEMS for name, items in listed.items() if len(items) > _ITEMS},
         "unknown": unknown_since(changes)[:_ITEMS],
@@ -72,3 +73,9 @@ def summary_markdown(
         if len(text.encode()) <= MAX_BYTES:
             break
     return text
+
+
+def _only(run: Run) -> list[str]:
+    """Return the globs to which the run's settings were restricted; none if it ran all of them."""
+    settings = run.config.get("settings")
+    return [str(glob) for glob in settings] if isinstance(settings, list | tuple) else []

@@ -50,13 +50,18 @@ def _valid(case: Case, setting: Setting, changes: Iterator[Fields]) -> Iterator[
 def _leaps(case: Case, setting: Setting) -> Iterator[Candidate]:
     """Yield the plainest models there are, the plainest training, and each layer with parameters alone.
 
-    What most bugs need comes first: any model at all, or any training, or one that says something of single layers.
+    What most bugs need comes first: any model at all of the smallest sizes, then any model, or any training, or one
+    that says something of single layers.
     """
-    width = 2 * _world(case, setting)
+    world = _world(case, setting)
+    width = 2 * world
     plain, recipe = list(_plain_models(case, width)), _plain_recipe(case)
+    parts = max(2, family_of(case.framework, setting).parts(case, setting))
+    least = recipe | {"batch": parts, "seed": 0}
+    tiny = [model | least for model in _plain_models(case, world)]
     named = {name: value for name, value in recipe.items() if name not in (*_LAYERED, "steps")}
     single = list(_single_layers(case, width))
-    changes = [model | recipe for model in plain] + [recipe] + [model | named for model in plain] + plain
+    changes = tiny + [model | recipe for model in plain] + [recipe] + [model | named for model in plain] + plain
     changes += [model | recipe for model in single] + single + [named]
     small = (each for each in changes if len(each.get("layers", ())) < len(case.layers))
     yield from _valid(case, setting, small)
@@ -160,7 +165,12 @@ def _sizes(case: Case, setting: Setting) -> Iterator[Candidate]:
     rounder: list[Fields] = [{"batch": case.batch + parts - case.batch % parts}] if odd_batch else []
     if odd_size:
         rounder += [{"layers": [_resized(layer.model_dump(mode="json"), 2 * world) for layer in case.layers]}]
-    for candidate, under in _valid(case, setting, chain(rounder, _smaller_sizes(case, world))):
+    every: Fields = {
+        "batch": min(case.batch, max(2, parts)),
+        "layers": [_narrowed(layer.model_dump(mode="json"), world) for layer in case.layers],
+        "seed": 0,
+    }
+    for candidate, under in _valid(case, setting, chain(rounder, [every], _smaller_sizes(case, world))):
         if (odd_batch or candidate.batch % parts == 0) and (odd_size or not _uneven(candidate, world)):
             yield candidate, under
 

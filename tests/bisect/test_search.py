@@ -40,6 +40,7 @@ def found(text: str, mended: bool = False) -> Searched:
     ],
 )
 def test_broke(text: str, status: str, old: int | None, new: int | None) -> None:
+    """C3: an end that does not show it any more proves nothing, and is told instead of a first bad build."""
     result = found(text)
     assert (result.status, result.old, result.new) == (status, old, new)
 

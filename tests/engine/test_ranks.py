@@ -154,6 +154,7 @@ def test_a_peer_that_never_notices_is_killed_after_the_grace_time(run: Run) -> N
     ],
 )
 def test_death_of_a_rank(run: Run, death: str, code: int) -> None:
+    """J2: a signal is an outcome, with what the rank printed before it."""
     seen = run(death, processes=1)
     rank = seen.ranks[0]
     assert (rank.code, rank.why, rank.arrays, rank.error) == (code, "", None, None)

@@ -1,4 +1,7 @@
+import pytest
+
 from d3bot.findings import group_failing
+from d3bot.findings.group import one_cause
 from tests.findings.samples import case, verdict
 
 
@@ -28,3 +31,17 @@ def test_failures_of_which_nothing_is_known_are_never_one_group():
     groups = group_failing([verdict("hung", f"c{i}", key=key) for i in range(3)] + [verdict("died", "c9")], {})
     assert [len(group.members) for group in groups] == [1, 1, 1, 1]
     assert all(group.catch_all for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("names", "causes"),
+    [
+        ((), []),
+        (("a", "b"), [[0], [1]]),
+        (("ax", "b", "xc"), [[0, 2], [1]]),
+        (("a", "b", "ab"), [[0, 1, 2]]),
+        (("ab", "bc", "cd", "e"), [[0, 1, 2], [3]]),
+    ],
+)
+def test_a8_what_shares_a_name_is_one_cause_over_others_too(names, causes):
+    assert one_cause([set(each) for each in names]) == causes

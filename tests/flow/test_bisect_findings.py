@@ -91,6 +91,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 def test_a_run_bisects_its_regressions_before_they_are_filed(place: Place) -> None:
+    """D10: seen again, tried on the base, bisected, and only then filed."""
     finding = place.finding()
     (told,) = bisect_new([finding], [place.builds[10]], place.run, place.config, place.said.append)
     result = told.bisection

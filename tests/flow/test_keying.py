@@ -180,3 +180,14 @@ def test_a_failure_of_which_nothing_is_known_keeps_a_catch_all_key() -> None:
     names = names_of(PLAIN, SETTING, Judgement("hung", "rank 0 did not end"))
     assert is_catch_all(names.key)
     assert names.aliases == ()
+
+
+def test_a8_one_cause_has_one_name_whichever_common_words_its_smallest_trials_kept() -> None:
+    setting = Setting.parse("ddp(world=4, static_graph=true)")
+    late = names_of(PLAIN, setting, diverged("step 1 loss 0"))
+    low = PLAIN.model_copy(update={"steps": 1, "dtype": "float32"})
+    early = names_of(low, setting, diverged("param fc1.weight"))
+    assert late.key != early.key
+    assert set(late.aliases) & set(early.aliases)
+    other = names_of(low, Setting.parse("ddp(world=4)"), diverged("param fc1.weight"))
+    assert not {other.key, *other.aliases} & {early.key, *early.aliases}

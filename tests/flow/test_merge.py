@@ -96,6 +96,20 @@ def test_one_finding_in_two_shards_is_one_and_the_verified_one(shard, tmp_path):
     assert read_finding(path).finding.verified
 
 
+def test_a8_one_cause_that_two_shards_saw_under_two_names_is_one_finding(shard, tmp_path):
+    alternate = f"{KEY[:-8]}11111111"
+    one = finding(aliases=(alternate,), trials=("c0 ddp(world=12)",), verified=False, unverified_reason="x")
+    other = finding(OTHER, aliases=(alternate,), trials=("c0 ddp(world=22)",), symptoms=("s",))
+    merged = merge_runs([shard(1, kinds=("diverged",), findings=[one]), shard(2, findings=[other])], tmp_path / "out")
+    (path,) = list_findings(tmp_path / "out")
+    kept = read_finding(path).finding
+    assert (kept.key, kept.verified) == (OTHER, True)
+    assert kept.names == {KEY, OTHER, alternate}
+    assert (kept.trials, kept.symptoms) == (("c0 ddp(world=22)", "c0 ddp(world=12)"), ("s",))
+    (failing,) = [verdict for verdict in merged.night.verdicts if verdict.failing]
+    assert (failing.key, failing.also) == (OTHER, (KEY,))
+
+
 def test_evidence_of_one_shard_does_not_stand_against_a_failure_in_another(shard, tmp_path):
     shown = [Evidence(key=key, build=BUILD, script="0" * 64, runs=3, passed=3) for key in (KEY, OTHER)]
     merge_runs([shard(1, evidence=shown), shard(2, kinds=("diverged",))], tmp_path / "out")

@@ -178,3 +178,9 @@ def test_a_summary_never_grows_beyond_what_is_shown():
     assert len(text.encode()) <= MAX_BYTES
     assert f"too long: {SECTIONS['reasons']}" in text
     assert "**1200** indeterminate" in text
+
+
+def test_d6_what_a_run_was_restricted_to_is_named():
+    restricted = summary_markdown(run(config={"settings": ["fsdp2*", "pp"]}), [verdict("pass")], [], [])
+    assert "Only settings that match `fsdp2*`, `pp`: of all others this run says nothing." in restricted
+    assert "Only settings" not in summary_markdown(run(config={"settings": []}), [verdict("pass")], [], [])

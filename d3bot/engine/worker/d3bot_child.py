@@ -130,8 +130,11 @@ def reference(script, job, folder):
 
 
 def store(path, arrays):
-    """Save named arrays of real numbers; TypeError for anything else, so that nothing is pickled."""
-    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    """Save named arrays of real numbers; TypeError for anything else, so that nothing is pickled.
+
+    A script that shows how the distributed run ends looks at nothing, and so returns None.
+    """
+    plain = {name: np.asarray(array) for name, array in (arrays or {}).items()}
     for name, array in plain.items():
         if array.dtype.kind not in "biuf":
             raise TypeError(f"{name} is not an array of real numbers but of {array.dtype}")

@@ -3,6 +3,8 @@
 A sum taken in another order and a parameter moved by one unit in the last place are changes that no promise of the
 library excludes; how far they move a tensor is what a healthy distributed run may differ by.
 
+A script of one batch has `data()` instead of `data(step)`: what is `asked` is one step or nothing.
+
 `data` replaced by that of one rank alone gives what this rank has before anything is reduced over the ranks.
 """
 
@@ -18,8 +20,8 @@ class Noise:
         The probe batch (step `steps`) stays as it is: its rows are compared one by one.
         """
 
-        def reordered(step):
-            batch = data(step)
+        def reordered(*asked):
+            batch, step = data(*asked), sum(asked)
             if step >= steps:
                 return batch
             rng = np.random.default_rng(1000 * seed + step)
@@ -32,9 +34,9 @@ class Noise:
     def moved_data(self, data, seed):
         """Return `data` with every real number moved to a neighbouring floating-point number."""
 
-        def moved(step):
-            rng = np.random.default_rng(7000 * (seed + 1) + step)
-            return tuple(self.moved(array, rng) for array in data(step))
+        def moved(*asked):
+            rng = np.random.default_rng(7000 * (seed + 1) + sum(asked))
+            return tuple(self.moved(array, rng) for array in data(*asked))
 
         return moved
 
@@ -44,9 +46,9 @@ class Noise:
         The mean over the parts is then those pieces' own.  The probe batch stays whole.
         """
 
-        def shared(step):
-            batch = data(step)
-            if step >= steps:
+        def shared(*asked):
+            batch = data(*asked)
+            if sum(asked) >= steps:
                 return batch
             split = np.array_split(np.arange(len(batch[0])), pieces)
             rows = np.concatenate([split[piece] for piece in kept])

@@ -51,4 +51,5 @@ def weight_argument(case: Case, shapes: Mapping[str, Shape]) -> str:
 def history(case: Case, view: View) -> dict[str, str]:
     """Return name in the logs -> name of the array, for what the view observes."""
     names = {"loss": "loss 0"} if "loss" in view.roles else {}
-    return names | ({name: f"metric {name}" for name in case.metrics} if "metric" in view.roles else {})
+    metrics = [name for name in case.metrics if view.metric in ("", name)] if "metric" in view.roles else []
+    return names | {name: f"metric {name}" for name in metrics}

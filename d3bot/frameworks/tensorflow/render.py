@@ -48,8 +48,11 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     rows_seen = special["sees_rows"] and "rows" in view.roles
     after = state or rows_seen or bool(view.roles & {"param", "predict"})
     events = freeze_events(case)
+    stepwise = "param" in view.roles and len(view.roles) > 1  # alone, those after the last step do
     context = common_context(family, case, setting, ENV, docstring, view) | {
-        "named_arguments": ("step, " if case.steps > 1 else "") + ("model, " if "param" in view.roles else ""),
+        "named_arguments": ("step, " if case.steps > 1 else "") + ("model, " if stepwise else ""),
+        "stepwise": stepwise,
+        "notes": stepwise or case.accumulate > 1 or bool(view.roles & {"loss", "grad"}),
         "build_lines": _build_lines(case, bool(special["lookup"])),
         "data_lines": data_lines(case, shapes),
         "data_names": data_names(case),
@@ -66,6 +69,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "compiled_metrics": compiled_metrics(case, shapes),
         "weight_argument": weight_argument(case, shapes),
         "history": history(case, view),
+        "evaluates": "metric" in view.roles and (not view.metric or view.metric.startswith("evaluate/")),
         "optimizer": optimizer(case),
         "accumulating": accumulating(case),
         "averages": averages,

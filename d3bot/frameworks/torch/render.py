@@ -71,9 +71,13 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "compiler": "" if case.compiler == "none" else case.compiler,
         "backend": "gloo",
         "device": "cpu",
-        "trains": case.steps > 1 or case.mixed == "float16" or bool(view.roles & {"param", "predict", "metric"}),
+        "trains": case.steps > 1
+        or case.mixed == "float16"
+        or view.updates
+        or bool(view.roles & {"param", "predict", "metric"}),
         **special,
     }
+    context["measures"] = {name: text for name, text in context["measures"].items() if view.metric in ("", name)}
     context["see"] = view.roles - special.get("unseen", frozenset())
     context["mean_of_scaled"] = _divisor(context)
     half = tidy(_JINJA.get_template("half.py.j2").render(context)).strip("\n")

@@ -5,7 +5,7 @@ from itertools import cycle
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.layers import filled_options
+from d3bot.frameworks.layers import KINDS, filled_options
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import WORLD, micro_batch_obstacle, recompute_obstacle, world_of
 from d3bot.spec import Case, Setting
@@ -52,6 +52,14 @@ def placements(case: Case, setting: Setting) -> dict[str, str]:
     return sharded
 
 
+def _everywhere(case: Case, setting: Setting, shards: Mapping[str, str]) -> str:
+    """Return the placement of all parameters if they are sharded alike; else empty."""
+    has = (layer.op in (*_MATRICES, "layer_norm") for layer in case.layers if KINDS[layer.op].trainable)
+    replicated = case.tie or None in _TURNS[str(FAMILY.value(setting, "weights"))]
+    kinds = set(shards.values())
+    return kinds.pop() if all(has) and not replicated and len(kinds) == 1 else ""
+
+
 def _obstacle(case: Case, setting: Setting) -> str | None:
     if case.weights == "class" and setting.get("loss") != "gathered":
         return "class weights are a plain tensor in the loss, and DTensor requires all operands to be DTensors"
@@ -65,14 +73,19 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     gathered = setting.get("loss") == "gathered"
     shards = placements(case, setting)
     inputs = "Shard(0)" if setting.get("inputs") == "shard0" else "Replicate()"
+    everywhere = _everywhere(case, setting, shards)
     return {
         "shards": shards,
+        "shards_text": "{" + ", ".join(f'"{name}": {placement}' for name, placement in shards.items()) + "}",
+        "everywhere": everywhere,
+        "freezes": bool(case.freeze),
         "input_placement": inputs,
         "gathered": gathered,
         "ties": [f"{text.access(tie.layer)}.weight = {text.access(tie.to)}.weight" for tie in case.tie],
         "measures": {} if gathered else _MEASURES,
         "buffers": "",
-        "placement_names": ["Replicate"] + ["Shard"] * (bool(shards) or inputs == "Shard(0)"),
+        "placement_names": ["Replicate"] * (not everywhere or inputs == "Replicate()")
+        + ["Shard"] * (bool(shards) or inputs == "Shard(0)"),
     }
 
 

@@ -1,0 +1,87 @@
+"""The script of a smallest trial is as long as one that a maintainer would write: a bound for each family and view."""
+
+import ast
+import statistics
+
+import pytest
+
+from d3bot.flow.format import format_files
+from d3bot.frameworks import View, families, obstacle, render
+from d3bot.frameworks.tight import tightened
+from d3bot.spec import FRAMEWORKS, Case, Framework, Role, Setting
+
+DOCSTRING = "A title of a line.\n\nOne process and the distributed run must agree.\nNumbers.\nBuild and command.\n"
+MOST, MEDIAN, OWN = 110, 70, 30
+"""Lines of any script, of the median one, and of what belongs to the case: its model and its batch."""
+
+SETTINGS: dict[tuple[Framework, str], str] = {("tensorflow", "dtensor"): "dtensor(replicas=2)"}
+"""Of families whose own example is not one that every model can be trained under."""
+
+VIEWS: list[tuple[Role, ...]] = [(), ("loss",), ("grad",), ("param",)]
+
+
+def smallest(framework: Framework, setting: Setting) -> Case:
+    """Return the shortest chain of linear layers for one step, or as few as there may be, that a setting applies to."""
+    for steps in (1, 2):
+        for layers in range(1, 9):
+            chain = [
+                {"name": f"fc{i}", "op": "linear", "inputs": [f"fc{i - 1}" if i else "x"], "options": {"units": 2}}
+                for i in range(layers)
+            ]
+            inputs = [{"name": "x", "shape": [2]}]
+            case = Case.model_validate(
+                {"framework": framework, "inputs": inputs, "layers": chain, "batch": 8, "steps": steps}
+            )
+            if framework == "tensorflow":
+                case = case.model_copy(update={"loop": "fit"})
+            for fits in (case, case.model_copy(update={"loop": "custom"})):
+                if obstacle(fits, setting) is None:
+                    return fits
+    raise AssertionError(f"no chain of linear layers fits {setting}")
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:
+    """The shortest script of every family and view."""
+    folder = tmp_path_factory.mktemp("scripts")
+    paths = {}
+    for framework in FRAMEWORKS:
+        for name, family in families(framework).items():
+            setting = Setting.parse(SETTINGS.get((framework, name), str(family.example)))
+            case = smallest(framework, setting)
+            for roles in VIEWS:
+                path = folder / f"{framework}-{name}-{'-'.join(roles)}.py"
+                path.write_text(render(case, setting, DOCSTRING, View(frozenset(roles), {}, 1e-12)).text)
+                paths[f"{framework} {name}", " ".join(roles) or "ends badly"] = path
+    format_files(list(paths.values()))
+    for path in paths.values():
+        path.write_text(tightened(path.read_text()))
+    format_files(list(paths.values()))
+    return {what: path.read_text() for what, path in paths.items()}
+
+
+def test_no_script_is_longer_than_a_page_and_half_of_them_are_short(scripts: dict[tuple[str, str], str]) -> None:
+    lines = {what: len(text.splitlines()) for what, text in scripts.items()}
+    assert {what: count for what, count in lines.items() if count > MOST} == {}
+    assert statistics.median(lines.values()) <= MEDIAN
+
+
+def test_model_and_batch_take_a_small_part(scripts: dict[tuple[str, str], str]) -> None:
+    for what, text in scripts.items():
+        own = [node for node in ast.parse(text).body if getattr(node, "name", "") in ("Model", "build", "data")]
+        assert sum((node.end_lineno or 0) - node.lineno + 1 for node in own) <= OWN, what
+
+
+def test_nothing_is_imported_made_or_named_that_is_not_used(scripts: dict[tuple[str, str], str]) -> None:
+    for what, text in scripts.items():
+        tree = ast.parse(text)
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        named = {each.id for node in tree.body for each in ast.walk(node) if isinstance(each, ast.Name)} - used
+        imported = {
+            (alias.asname or alias.name).split(".")[0]
+            for node in tree.body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+        assert not (imported - used), (what, imported - used)
+        assert not named & {name for name in named if name.isupper()}, (what, named)
