@@ -223,7 +223,8 @@ class Harness:
             if known is None:
                 measuring = replace(job, noise=NOISE, shares=(0,), pieces=max(script.parts, 2))
                 known = once.value = self._pool.run(measuring)
-                return known
+                if written is None:
+                    return known
         if not (fresh or written) or not known.ok:
             return known
         return replace(self._pool.run(replace(job, script=written or path)), noise=known.noise, shares=known.shares)

@@ -70,7 +70,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("before", "shown", "started", "human", "action", "words"), TABLE)
 def test_every_state_and_evidence_has_its_decision(before, shown, started, human, action, words):
-    """C1, C4, A12, K6: only the script that failed, passing often enough on a newer build of its environment, closes."""
+    """C1, C4, A12, K6: only the script that failed, passing often enough on a newer build of its class, closes."""
     decision = decide_close(before, shown, NOW, started, human)
     assert (decision.action, decision.key) == (action, KEY)
     assert words in decision.reason
