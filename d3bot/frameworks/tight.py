@@ -34,6 +34,8 @@ _SEED = re.compile(r"\((\d+) \+ step\)")
 """Of a batch's generator, in `data(step)`."""
 _AFTER = re.compile(r"def after\(model, seen\):\n(?P<body>    seen \|= \{.+\}\n)    return seen\n$")
 _FORWARD_ONLY = re.compile(r"^ *(?:loss|\(loss / \w+\))\.backward\(\)\n", re.MULTILINE)
+_IMPORTED = re.compile(r"^from (?P<module>[\w.]+) import (?P<names>\w+(?:, \w+)*)\n", re.MULTILINE)
+_INTERFACE = ("build", "data", "reference", "distributed", "main")
 _CONSTANT = re.compile(r"^(?P<name>(?!BOUND|ENV)[A-Z]+) = (?P<value>\d+)\n", re.MULTILINE)
 _MODEL = re.compile(r"^    model = (?P<model>.+)\n", re.MULTILINE)
 
@@ -97,11 +99,31 @@ def tightened(text: str, table: Table = "paired") -> str:
     blocks = _without_after(blocks)
     freezes = "requires_grad_(" in text
     blocks = _without_loss([_function(block, freezes, table) if _HEAD.match(block) else block for block in blocks])
-    short = _without_constants(_one_batch("\n\n".join(blocks)))
+    short = _without_constants(_one_batch(_used("\n\n".join(blocks))))
     if len(re.findall(r"\bF\.", short)) < 3 and "from torch import nn\n" in short:
         plain = re.sub(r"\bF\.", "nn.functional.", short.replace("import torch.nn.functional as F\n", ""))
         return plain if max(map(len, plain.splitlines())) <= WIDTH else short
     return short
+
+
+def _used(text: str) -> str:
+    """Return the text without helpers that nothing calls any more, and without what they alone imported."""
+    blocks = re.split(r"(?<=\n)\n\n(?=\S)", text)
+    names = [(match[1] if (match := re.match(r"def (\w+)\(", block)) else "") for block in blocks]
+    kept = [
+        block
+        for name, block in zip(names, blocks, strict=True)
+        if not name or name in _INTERFACE or len(re.findall(rf"\b{name}\b", text)) > 1
+    ]
+    if len(kept) == len(blocks):
+        return text
+    short = "\n\n".join(kept)
+
+    def wanted(match: re.Match[str]) -> str:
+        used = [name for name in match["names"].split(", ") if len(re.findall(rf"\b{name}\b", short)) > 1]
+        return f"from {match['module']} import {', '.join(used)}\n" if used else ""
+
+    return _used(_IMPORTED.sub(wanted, short))
 
 
 def _without_after(blocks: list[str]) -> list[str]:

@@ -109,7 +109,7 @@ def test_whatever_is_rendered_stays_a_script_with_its_functions(framework: Frame
             short = tightened(text)
             names = {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
             left = {node.name for node in ast.parse(short).body if isinstance(node, ast.FunctionDef)}
-            assert names - left <= {"loss_of", "named", "after"}
+            assert names - left <= {"loss_of", "named", "after", "full"}
             assert len(short.splitlines()) <= len(text.splitlines())
             assert too_long(short) <= too_long(text)
             assert tightened(short) == short

@@ -90,7 +90,7 @@ def test_options_of_a_setting(setting: str, written: str) -> None:
         ),
         ({"clip": Clip(limit=0.5)}, "SGD(0.1, global_clipnorm=0.5)"),
         ({"clip": Clip(kind="value", limit=0.5)}, "SGD(0.1, clipvalue=0.5)"),
-        ({"dtype": "float64"}, 'set_dtype_policy("float64")'),
+        ({"dtype": "float64"}, 'set_floatx("float64")'),
         ({"dtype": "float32"}, '.astype("float32")'),
         ({"batch": 7}, "tf.nn.compute_average_loss(losses_of(model, *rows), global_batch_size=BATCH)"),
         ({"batch": 8}, "tf.nn.compute_average_loss(losses_of(model, *rows))"),
