@@ -37,7 +37,7 @@ _FORWARD_ONLY = re.compile(r"^ *(?:loss|\(loss / \w+\))\.backward\(\)\n", re.MUL
 _IMPORTED = re.compile(r"^from (?P<module>[\w.]+) import (?P<names>\w+(?:, \w+)*)\n", re.MULTILINE)
 _INTERFACE = ("build", "data", "reference", "distributed", "main")
 _CONSTANT = re.compile(r"^(?P<name>(?!BOUND|ENV)[A-Z]+) = (?P<value>\d+)\n", re.MULTILINE)
-_MODEL = re.compile(r"^    model = (?P<model>.+)\n", re.MULTILINE)
+_MADE = re.compile(r"^    (?P<name>model|all_rows) = (?P<value>.+)\n", re.MULTILINE)
 
 _LOSS_OF = re.compile(r"def loss_of\(model, (?P<rows>[\w, ]+)\):\n    return (?P<loss>.+)\n$")
 _CALL = re.compile(
@@ -241,15 +241,14 @@ def _data(body: str) -> str:
 
 
 def _wrapped(body: str) -> str:
-    """Write the model where it is used, if that is in one place and at once."""
-    made = _MODEL.search(body)
-    if made is None or len(re.findall(r"\bmodel\b", body)) != 2:
-        return body
-    rest = body[made.end() :].split("\n")
-    if not re.search(r"\(model\b", rest[0]):
-        return body
-    line = re.sub(r"\bmodel\b", lambda match: made["model"], rest[0])
-    return body[: made.start()] + "\n".join([line, *rest[1:]]) if len(line) <= WIDTH else body
+    """Write the model or the rows where they are used, if that is in one place and at once."""
+    for made in _MADE.finditer(body):
+        name, value = made["name"], made["value"]
+        line, *rest = body[made.end() :].split("\n")
+        if len(re.findall(rf"\b{name}\b", body)) == 2 and f"({name}" in line:
+            line = line.replace(f"({name}", f"({value}")
+            return body[: made.start()] + "\n".join([line, *rest]) if len(line) <= WIDTH else body
+    return body
 
 
 def _without_constants(text: str) -> str:

@@ -1,6 +1,7 @@
 """The script of a smallest trial is as long as one that a maintainer would write: a bound for each family and view."""
 
 import ast
+import itertools
 import statistics
 
 import pytest
@@ -25,23 +26,20 @@ VIEWS: list[tuple[Role, ...]] = [(), ("loss",), ("grad",), ("param",)]
 
 
 def smallest(framework: Framework, setting: Setting) -> Case:
-    """Return the shortest chain of linear layers for one step, or as few as there may be, that a setting applies to."""
-    for steps in (1, 2):
-        for layers in range(1, 9):
-            chain = [
-                {"name": f"fc{i}", "op": "linear", "inputs": [f"fc{i - 1}" if i else "x"], "options": {"units": 2}}
-                for i in range(layers)
-            ]
-            inputs = [{"name": "x", "shape": [2]}]
-            case = Case.model_validate(
-                {"framework": framework, "inputs": inputs, "layers": chain, "batch": 8, "steps": steps}
-            )
-            if framework == "tensorflow":
-                case = case.model_copy(update={"loop": "fit"})
-            for fits in (case, case.model_copy(update={"loop": "custom"})):
-                if obstacle(fits, setting) is None:
-                    return fits
-    raise AssertionError(f"no chain of linear layers fits {setting}")
+    """Return the shortest chain of linear layers, or one attention, for as few steps, that a setting applies to."""
+    chains = [[("linear", {"units": 2})] * length for length in range(1, 9)]
+    loops = ["fit", "custom"] if framework == "tensorflow" else ["custom"]
+    for steps, chain, loop in itertools.product((1, 2), [*chains, [("attention", {"heads": 1})]], loops):
+        layers = [
+            {"name": f"{op}{i}", "op": op, "inputs": [f"{op}{i - 1}" if i else "x"], "options": options}
+            for i, (op, options) in enumerate(chain)
+        ]
+        inputs = [{"name": "x", "shape": [2] if chain[0][0] == "linear" else [4, 4]}]
+        more = {"batch": 8, "steps": steps, "loop": loop}
+        case = Case.model_validate({"framework": framework, "inputs": inputs, "layers": layers} | more)
+        if obstacle(case, setting) is None:
+            return case
+    raise AssertionError(f"no such model fits {setting}")
 
 
 @pytest.fixture(scope="module")
