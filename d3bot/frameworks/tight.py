@@ -28,6 +28,7 @@ _RETURNED = re.compile(r"^    model = (?P<model>.+)\n    return model$", re.MULT
 _UPDATED = re.compile(r"^    seen \|= (?P<seen>\{.+\})\n    return seen$", re.MULTILINE)
 _STORED = re.compile(r"^    seen\[(?P<key>f?\"[^\"\n]*\")\] = (?P<value>.+)\n    return seen$", re.MULTILINE)
 _EMPTY = re.compile(r"^(?P<pad> +)model, seen = build\(\), \{\}$", re.MULTILINE)
+_LAST = re.compile(r"def (?:reference|distributed)\(|def train\(strategy, plain=False\):")
 _NOTHING = re.compile(r"^    return seen\n$", re.MULTILINE)
 _BATCH = re.compile(r"(?<![\w.\"])data\((\w+)\)")
 _SEED = re.compile(r"\((\d+) \+ step\)")
@@ -207,8 +208,13 @@ def _returned(body: str) -> str:
 
 
 def _unseen(body: str) -> str:
-    """Leave out a dictionary in which nothing is stored."""
-    if len(re.findall(r"\bseen\b", body)) != 2 or not _EMPTY.search(body) or not _NOTHING.search(body):
+    """Leave out a dictionary in which nothing is stored, of a function whose caller does nothing with it."""
+    if (
+        not _LAST.match(body)
+        or len(re.findall(r"\bseen\b", body)) != 2
+        or not _EMPTY.search(body)
+        or not _NOTHING.search(body)
+    ):
         return body
     return _NOTHING.sub("", _EMPTY.sub(r"\g<pad>model = build()", body))
 

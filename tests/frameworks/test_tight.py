@@ -78,6 +78,41 @@ def distributed(rank, store):
     return seen
 """,
     ),
+    (
+        "nothing is seen",
+        """\
+def distributed(rank, store):
+    model, seen = build(), {}
+    model(data(0))
+    return seen
+""",
+        """\
+def distributed(rank, store):
+    model = build()
+    model(data(0))
+""",
+    ),
+    (
+        "nothing is seen, but somebody asks",
+        """\
+def train(strategy, steps, path):
+    model, seen = build(), {}
+    return seen
+
+
+def distributed():
+    return train(None, range(1), "kept") | train(None, range(1, 2), "kept")
+""",
+        """\
+def train(strategy, steps, path):
+    model, seen = build(), {}
+    return seen
+
+
+def distributed():
+    return train(None, range(1), "kept") | train(None, range(1, 2), "kept")
+""",
+    ),
 ]
 
 
