@@ -25,8 +25,11 @@ SETTINGS: dict[tuple[Framework, str], str] = {("tensorflow", "dtensor"): "dtenso
 VIEWS: list[tuple[Role, ...]] = [(), ("loss",), ("grad",), ("param",)]
 
 
-def smallest(framework: Framework, setting: Setting) -> Case:
-    """Return the shortest chain of linear layers, or one attention, for as few steps, that a setting applies to."""
+def smallest(framework: Framework, setting: Setting) -> Case | None:
+    """Return the shortest chain of linear layers, or one attention, for as few steps, that a setting applies to.
+
+    None for a family of another sort of model.
+    """
     chains = [[("linear", {"units": 2})] * length for length in range(1, 9)]
     loops = ["fit", "custom"] if framework == "tensorflow" else ["custom"]
     for steps, chain, loop in itertools.product((1, 2), [*chains, [("attention", {"heads": 1})]], loops):
@@ -39,7 +42,7 @@ def smallest(framework: Framework, setting: Setting) -> Case:
         case = Case.model_validate({"framework": framework, "inputs": inputs, "layers": layers} | more)
         if obstacle(case, setting) is None:
             return case
-    raise AssertionError(f"no such model fits {setting}")
+    return None
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], s
         for name, family in families(framework).items():
             setting = Setting.parse(SETTINGS.get((framework, name), str(family.example)))
             case = smallest(framework, setting)
-            for roles in VIEWS:
+            for roles in VIEWS if case else ():
                 path = folder / f"{framework}-{name}-{'-'.join(roles)}.py"
                 path.write_text(render(case, setting, DOCSTRING, View(frozenset(roles), {}, 1e-12)).text)
                 paths[f"{framework} {name}", " ".join(roles) or "ends badly"] = path
