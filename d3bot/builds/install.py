@@ -44,6 +44,9 @@ _PINS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """Companions that decide numbers, pinned for the versions that d3bot's own runs follow."""
 
+_TORCHREC_NEEDS = ("tensordict", "torchmetrics==1.0.3", "pyre-extensions", "tqdm")
+"""What torchrec's metadata asks for beside fbgemm-gpu, which it names for CUDA alone (1.8)."""
+
 # A refused connection costs a second with two retries; pip's five cost half a minute for each of a dozen packages.
 _PIP_LIMITS = ("--retries", "2", "--timeout", "15")
 _DECISIVE = re.compile(
@@ -67,6 +70,15 @@ class Recipe:
     """Wheels that an index has been asked for, the library first; downloaded, checked and installed as files."""
     provenance: Mapping[str, str] = field(default_factory=dict)
     """Kept with the environment, so that it can be told without the index: index, night, wheels, companions."""
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """What is installed last, without its dependencies: torchrec beside the CPU's fbgemm, which it does not know.
+
+        Asked for its dependencies it would bring the CUDA build of the same files.
+        """
+        names = {_name(item) for item in self.requirements}
+        return tuple(r for r in self.requirements if _name(r) == "torchrec" and "fbgemm-gpu-cpu" in names)
 
     @property
     def folder(self) -> str:
@@ -113,6 +125,8 @@ def recipe(request: Exact) -> Recipe:
         *(str(item) for item in request.companions),
     )
     extra = TORCH_CPU_INDEX if request.name == "torch" and sys.platform == "linux" else ""
+    if {"torchrec", "fbgemm-gpu-cpu"} <= named:
+        companions = (*companions, *(item for item in _TORCHREC_NEEDS if _name(item) not in named))
     requirements = (f"{request.name}=={request.version}", *companions)
     return Recipe(request.text, request.name, request.version, request.framework, requirements, extra)
 
@@ -201,7 +215,9 @@ def _make(plan: Recipe, home: Path, cache: Path, log: Log, index: Index, find: F
         log(f"{plan.text}: {extra} does not answer; {told}")
         extra = ""
     given = {wheel.name: str(file) for wheel, file in zip(wheels, files, strict=True)}
-    wanted = [*given.values(), *(item for item in plan.requirements if _name(item) not in given)]
+    rest = [item for item in plan.requirements if item not in plan.alone and _name(item) not in given]
+    wanted = [*(file for name, file in given.items() if name not in map(_name, plan.alone)), *rest]
+    alone = [given.get(_name(item), item) for item in plan.alone]
     sources = Sources("" if machine else index.url, extra)
     # uv reads neither pip's configuration nor its local folders of wheels.
     installers = [_with_uv, _with_pip] if shutil.which("uv") and not machine else [_with_pip]
@@ -209,7 +225,7 @@ def _make(plan: Recipe, home: Path, cache: Path, log: Log, index: Index, find: F
     logfile.unlink(missing_ok=True)
     for installer in installers:
         shutil.rmtree(home, ignore_errors=True)
-        if installer(wanted, home, logfile, sources):
+        if installer(wanted, alone, home, logfile, sources):
             break
     else:
         shutil.rmtree(home, ignore_errors=True)
@@ -294,21 +310,23 @@ class Sources:
         return [*index, *(["--extra-index-url", self.extra] if self.extra else [])]
 
 
-def _with_uv(wanted: Sequence[str], home: Path, logfile: Path, sources: Sources) -> bool:
+def _with_uv(wanted: Sequence[str], alone: Sequence[str], home: Path, logfile: Path, sources: Sources) -> bool:
     python = str(home / "bin" / "python")
     made = ["uv", "venv", "--no-project", "--python", sys.executable, str(home)]
     install = ["uv", "pip", "install", "--python", python, *sources.options, "--index-strategy", "unsafe-best-match"]
-    return _run(made, logfile, sources) and _run([*install, *wanted], logfile, sources)
+    done = _run(made, logfile, sources) and _run([*install, *wanted], logfile, sources)
+    return done and (not alone or _run([*install, "--no-deps", *alone], logfile, sources))
 
 
-def _with_pip(wanted: Sequence[str], home: Path, logfile: Path, sources: Sources) -> bool:
+def _with_pip(wanted: Sequence[str], alone: Sequence[str], home: Path, logfile: Path, sources: Sources) -> bool:
     python = str(home / "bin" / "python")
     own = find_spec("pip") is not None  # one pip serves all environments, and each saves the time to unpack its own
     made = [sys.executable, "-m", "venv", *(["--without-pip"] if own else []), str(home)]
     pip = [sys.executable, "-m", "pip", "--python", python] if own else [python, "-m", "pip"]
     report = ["--report", str(home / "pip-report.json")]
-    install = [*pip, "install", "--no-input", "--disable-pip-version-check", *report, *_PIP_LIMITS, *sources.options]
-    return _run(made, logfile, sources) and _run([*install, *wanted], logfile, sources)
+    install = [*pip, "install", "--no-input", "--disable-pip-version-check", *_PIP_LIMITS, *sources.options]
+    done = _run(made, logfile, sources) and _run([*install, *report, *wanted], logfile, sources)
+    return done and (not alone or _run([*install, "--no-deps", *alone], logfile, sources))
 
 
 def _origin(report: Path, name: str) -> tuple[str, str]:

@@ -172,6 +172,14 @@ def test_companions_are_pinned_where_they_decide_numbers(spec: str, requirements
     assert recipe(exact(spec)).requirements == requirements
 
 
+def test_torchrec_beside_the_cpu_build_of_fbgemm_is_installed_without_asking_for_the_cuda_one() -> None:
+    both = recipe(exact("torch==2.13.0 with torchrec==1.8.0 fbgemm-gpu-cpu==1.8.0"))
+    assert both.alone == ("torchrec==1.8.0",)
+    assert {"fbgemm-gpu-cpu==1.8.0", "tensordict", "torchmetrics==1.0.3"} <= set(both.requirements)
+    assert recipe(exact("torch==2.13.0 with torchrec==1.8.0 fbgemm-gpu==1.8.0")).alone == ()
+    assert recipe(exact("torch==2.13.0")).alone == ()
+
+
 def test_every_recipe_has_a_folder_of_its_own() -> None:
     specs = ["torch==2.13.0", "torch==2.13.0+cpu", "torch==2.9.1", "tensorflow==2.21.0", "tensorflow-cpu==2.21.0"]
     assert len({recipe(exact(spec)).folder for spec in specs}) == len(specs)
