@@ -14,6 +14,7 @@ from d3bot.frameworks.torch.settings.common import (
     layer_units,
     world_of,
 )
+from d3bot.frameworks.torch.settings.fsdp2 import projects_apart
 from d3bot.spec import ArrayName, Case, Setting
 
 _WRAPPERS = ("fsdp2", "ddp")
@@ -48,8 +49,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
 
 
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    if "attention" in case.ops() and "fsdp2" in _wrappers(setting) and layer_units(case, setting):
-        return False  # as under fsdp2
+    if "fsdp2" in _wrappers(setting) and projects_apart(case, setting):
+        return False
     return _loaders(setting) <= 2 and exact_data_parallel(case, setting, name)
 
 

@@ -66,16 +66,19 @@ def unit_obstacle(case: Case, setting: Setting) -> str | None:
     return None
 
 
-def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
-    """As for data parallel, but for attention in a unit of its own.
+def projects_apart(case: Case, setting: Setting) -> bool:
+    """Whether attention is a unit of its own, which rounds it otherwise.
 
     fully_shard's hooks hand a unit's forward new tensors, one an argument.  MultiheadAttention then no longer sees that
     query, key and value are one tensor and projects them one by one, forward and backward: measured 1 to 2 eps apart,
     in the first loss too.
     """
-    if "attention" in case.ops() and layer_units(case, setting):
-        return False
-    return exact_data_parallel(case, setting, name)
+    return "attention" in case.ops() and bool(layer_units(case, setting))
+
+
+def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+    """As for data parallel, but for attention in a unit of its own."""
+    return not projects_apart(case, setting) and exact_data_parallel(case, setting, name)
 
 
 def context(case: Case, setting: Setting) -> Mapping[str, Any]:

@@ -7,11 +7,15 @@ from typing import Any
 from d3bot.frameworks.base import Family
 from d3bot.frameworks.torch.settings import fsdp2, pp_ddp
 from d3bot.frameworks.torch.settings.common import layer_units
-from d3bot.spec import Case, Setting
+from d3bot.spec import ArrayName, Case, Setting
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     return {**pp_ddp.context(case, setting, "fsdp2"), "layers_apart": bool(layer_units(case, setting))}
+
+
+def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:
+    return not fsdp2.projects_apart(case, setting) and pp_ddp.exact(case, setting, name)
 
 
 FAMILY = Family(
@@ -29,7 +33,7 @@ FAMILY = Family(
     processes=pp_ddp.FAMILY.processes,
     parts=pp_ddp.FAMILY.parts,
     obstacle=pp_ddp.obstacle,
-    exact=pp_ddp.exact,
+    exact=_exact,
     context=_context,
     standing=(),
     cost=1.8,
