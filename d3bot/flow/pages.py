@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from d3bot.flow.evidence import known_findings
 from d3bot.flow.plan_file import PLAN, load_plan
 from d3bot.flow.tried import tried
 from d3bot.history.evidence import load_evidence
@@ -35,8 +36,9 @@ def write_pages(
     """
     write_atomic(out / SUMMARY, notice + summary_markdown(run, verdicts, changes, findings, templates))
     write_atomic(out / REPORT_PAGE, _report(out, run, trials, verdicts, changes))
-    night = record(run, verdicts, changes, findings, load_evidence(out))
-    history = extend(history_of(previous) if previous else History(), night, verdicts, findings)
+    known = [folder.finding for folder in known_findings(previous)] if previous else []
+    night = record(run, verdicts, changes, findings, load_evidence(out), known)
+    history = extend(history_of(previous) if previous else History(), night, verdicts, [*known, *findings])
     write_history(out, history)
     write_atomic(out / HISTORY_PAGE, render_history(history, REPORT_PAGE))
 

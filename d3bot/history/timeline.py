@@ -101,14 +101,20 @@ def record(
     changes: Sequence[Change] = (),
     findings: Sequence[Finding] = (),
     evidence: Sequence[Evidence] = (),
+    known: Sequence[Finding] = (),
 ) -> NightRecord:
-    """Return the record of a run."""
+    """Return the record of a run.
+
+    `known` are findings of earlier runs: a symptom that only one of them has is recorded under its key, so that a bug
+    which a night had no time to look into goes on in its line.
+    """
     families: dict[str, Counter[Kind]] = {}
     for verdict in verdicts:
         families.setdefault(f"{verdict.framework} {_family(verdict.setting)}", Counter())[verdict.kind] += 1
-    failing = Counter(verdict.key for verdict in verdicts if verdict.failing and verdict.key)
+    of = _keys_by_symptom([*findings, *known])
+    failing = Counter(of.get(verdict.key, verdict.key) for verdict in verdicts if verdict.failing and verdict.key)
     failing.update({finding.key: 1 for finding in findings if finding.key not in failing})
-    regressed = {change.after_key for change in changes if change.change == "regressed"}
+    regressed = {of.get(change.after_key, change.after_key) for change in changes if change.change == "regressed"}
     keys = {
         key: Sighting(state="fails", trials=count, passed_before=key in regressed)
         for key, count in failing.most_common(MAX_KEYS)
@@ -127,6 +133,16 @@ def record(
         families={name: dict(counts) for name, counts in sorted(families.items())},
         keys=dict(sorted(keys.items())),
     )
+
+
+def _keys_by_symptom(findings: Sequence[Finding]) -> dict[str, str]:
+    """Return each symptom with the key of the finding that has it, unless there are several or it is a key itself."""
+    keys = {finding.key for finding in findings}
+    owners: dict[str, set[str]] = {}
+    for finding in findings:
+        for symptom in finding.symptoms:
+            owners.setdefault(symptom, set()).add(finding.key)
+    return {name: next(iter(of)) for name, of in owners.items() if len(of) == 1 and name not in keys}
 
 
 def _not_failing(changes: Sequence[Change], evidence: Sequence[Evidence]) -> Iterable[tuple[str, State]]:

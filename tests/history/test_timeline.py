@@ -80,3 +80,16 @@ def test_a_garbled_file_is_refused_in_one_line(tmp_path, text):
 
 def test_no_file_is_no_history(tmp_path):
     assert load_history(tmp_path) == History()
+
+
+def test_a_bug_that_a_night_had_no_time_to_look_into_goes_on_in_its_line():
+    known = finding(KEY, symptoms=("symptom",))
+    failing = [verdict("diverged", "c1", key="symptom")]
+    night = record(run("r2"), failing, known=[known])
+    assert list(night.keys) == [KEY]
+    assert [line.key for line in lines(extend(History(), night, failing, [known]))] == [KEY]
+
+
+def test_a_symptom_of_two_bugs_keeps_its_own_line():
+    both = [finding(KEY, symptoms=("symptom",)), finding("torch-pp-crashed-other-1", symptoms=("symptom",))]
+    assert list(record(run("r2"), [verdict("diverged", "c1", key="symptom")], known=both).keys) == ["symptom"]
