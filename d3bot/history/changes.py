@@ -5,7 +5,7 @@ Each kind says one of four things: the trial *fails*, it is *fine* (passes, or i
 opens and never closes anything.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from d3bot.spec import FAILING, Change, ChangeClass, Finding, Kind, Verdict
@@ -58,12 +58,19 @@ class Judged(Protocol):
         """Whether the library broke the rule."""
 
 
-def classify(before: Judged | None, after: Judged | None, names: Names = _NONE) -> ChangeClass:
-    """Return the class of one trial across two runs; None where a run did not have it, ValueError if neither did."""
+def classify(
+    before: Judged | None, after: Judged | None, names: Names = _NONE, shown: Collection[str] = ()
+) -> ChangeClass:
+    """Return the class of one trial across two runs; None where a run did not have it, ValueError if neither did.
+
+    `shown` are the keys of which another trial fails still: it stands for one that the newer run does not have.
+    """
     if after is None:
         if before is None:
             raise ValueError("a change needs a verdict on at least one side")
-        return "lost" if before.failing else "retired"
+        if not before.failing:
+            return "retired"
+        return "represented" if before.key in shown else "lost"
     if after.kind in _BLANK:
         return "indeterminate"
     if after.kind == "flaky":
@@ -95,25 +102,25 @@ def fails_alike(before: Judged, after: Judged, names: Names = _NONE) -> bool:
     return new in names.get(old, ()) or old in names.get(new, ())
 
 
+def still_shown(before: Mapping[str, Judged], after: Mapping[str, Judged], names: Names = _NONE) -> set[str]:
+    """Return the keys of the older run of which a trial fails in the newer one as before; both are by trial."""
+    return {
+        old.key
+        for trial, old in before.items()
+        if old.failing and old.key and trial in after and fails_alike(old, after[trial], names)
+    }
+
+
 def compare(before: Sequence[Verdict], after: Sequence[Verdict], names: Names = _NONE) -> list[Change]:
     """Return the change of every trial that either run has, worst first, then by framework, setting and case.
 
-    A trial that a run holds twice counts with its later line: verdicts are appended as trials end.  A failure that the
-    newer run does not have is no loss while another one that failed under its key still does: that one stands for it.
+    A trial that a run holds twice counts with its later line: verdicts are appended as trials end.
     """
     old = {verdict.trial: verdict for verdict in before}
     new = {verdict.trial: verdict for verdict in after}
-    changes = [_change(old.get(trial), new.get(trial), names) for trial in old.keys() | new.keys()]
-    shown = {change.before_key for change in changes if change.change == "still-failing"}
-    return sorted(
-        (
-            change.model_copy(update={"change": "represented"})
-            if change.change == "lost" and change.before_key in shown - {""}
-            else change
-            for change in changes
-        ),
-        key=_rank,
-    )
+    shown = still_shown(old, new, names)
+    trials = old.keys() | new.keys()
+    return sorted((_change(old.get(trial), new.get(trial), names, shown) for trial in trials), key=_rank)
 
 
 def other_names(findings: Iterable[Finding]) -> Names:
@@ -156,7 +163,7 @@ def unknown_since(changes: Iterable[Change]) -> list[Change]:
     return [change for change in changes if change.after in FAILING and change.change in ("indeterminate", "flaky")]
 
 
-def _change(before: Verdict | None, after: Verdict | None, names: Names) -> Change:
+def _change(before: Verdict | None, after: Verdict | None, names: Names, shown: Collection[str]) -> Change:
     known = after or before
     if known is None:
         raise ValueError("a change needs a verdict on at least one side")
@@ -165,7 +172,7 @@ def _change(before: Verdict | None, after: Verdict | None, names: Names) -> Chan
         framework=known.framework,
         case=known.case,
         setting=known.setting,
-        change=classify(before, after, names),
+        change=classify(before, after, names, shown),
         before=before.kind if before else None,
         after=after.kind if after else None,
         before_key=before.key if before else "",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
 
-from d3bot.history.changes import ORDER, Names, classify
+from d3bot.history.changes import ORDER, Names, classify, still_shown
 from d3bot.history.folder import load_header, read_verdicts
 from d3bot.history.previous import difference
 from d3bot.spec import FAILING, Change, ChangeClass, Framework, Kind, SpecError, Verdict
@@ -55,11 +55,12 @@ def compare_folders(before: Path, after: Path, names: Names | None = None) -> Co
         raise SpecError(f"{before}: {reason}, as {after}; runs of different inputs are not compared")
     with _no_collector():
         old, new = _outcomes(before), _outcomes(after)
+        shown = still_shown(old, new, names or {})
         counts: Counter[ChangeClass] = Counter()
         kept: dict[ChangeClass, list[Change]] = {name: [] for name in ORDER}
         for trial in old.keys() | new.keys():
             one, other = old.get(trial), new.get(trial)
-            name = classify(one, other, names or {})
+            name = classify(one, other, names or {}, shown)
             counts[name] += 1
             if len(kept[name]) < LISTED:
                 kept[name].append(_change(trial, name, one, other))
