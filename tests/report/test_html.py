@@ -9,7 +9,7 @@ import pytest
 
 from d3bot.history.changes import compare
 from d3bot.history.finding_folder import FindingFolder
-from d3bot.report import render_html
+from d3bot.report import render_html, summary_markdown
 from d3bot.report.facts import SYMBOLS
 from d3bot.report.html import MAX_CELLS, MAX_OF_KEY, Met, Tried, grids
 from d3bot.spec import KINDS, TensorRow
@@ -168,3 +168,16 @@ def test_fifty_thousand_verdicts_make_a_page_that_opens():
 @pytest.mark.parametrize(("kind", "mark"), [("pass", "✓ no failure"), ("hung", "✗ 1 failure")])
 def test_the_title_says_good_or_bad_without_colour(kind, mark):
     assert Page(render_html(run(), [verdict(kind)], [], [])).of("h1")[0].startswith(mark)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda made: render_html(made, [verdict("pass")], [], []),
+        lambda made: summary_markdown(made, [verdict("pass")], [], []),
+    ],
+    ids=["report.html", "summary.md"],
+)
+def test_every_report_says_in_what_environment_the_run_was(written):
+    text = written(run(environment={"cpu": "x86_64 avx512", "gpu": "H200", "nccl": "2.28.9"}))
+    assert re.search(r"Environment: cpu x86_64 avx512, gpu H200, nccl 2\.28\.9", text.replace("\\", ""))
