@@ -71,6 +71,9 @@ def test_the_bound_is_that_of_the_lowest_type(setting: str, dtype: str, unit: fl
         (case(), "fsdp2(world=3, reshard_after_forward=2)", "no non-trivial divisor"),
         (case(), "hsdp(world=8, shards=4, reshard_after_forward=2)", ""),
         (case(), "hsdp(world=4, reshard_after_forward=2)", "no non-trivial divisor"),
+        (case(batch=8), "fsdp2_tp(world=8, reshard_after_forward=2)", ""),
+        (case(batch=8), "fsdp2_tp(world=4, tensor=4, reshard_after_forward=2)", "no non-trivial divisor of 1 shards"),
+        (case(batch=8), "hsdp_tp(world=8, reshard_after_forward=2)", "no non-trivial divisor"),
     ],
 )
 def test_where_lower_precision_can_be_emulated(one: Case, setting: str, why: str) -> None:

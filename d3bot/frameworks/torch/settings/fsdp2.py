@@ -51,9 +51,19 @@ def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why the promise of fully_shard does not hold for this trial, or None."""
     if setting.get("shard_dim") == 1 and not _dim1(case, setting):
         return "no parameter divides by the number of ranks on dim 1, and fully_shard requires that of it"
-    if setting.get("reshard_after_forward") == 2 and world_of(setting) not in (4, 8):
-        return "2 is no non-trivial divisor of the number of ranks, as resharding to a smaller world requires"
+    if why := reshard_obstacle(setting, world_of(setting)):
+        return why
     return data_parallel_obstacle(case, setting) or precision.obstacle(case, setting) or unit_obstacle(case, setting)
+
+
+def reshard_obstacle(setting: Setting, shards: int) -> str | None:
+    """Return why parameters cannot be resharded to a smaller world after the forward pass, or None.
+
+    `shards` is the number of ranks that share a parameter.
+    """
+    if setting.get("reshard_after_forward") == 2 and (shards <= 2 or shards % 2):
+        return f"2 is no non-trivial divisor of {shards} shards, as resharding to a smaller world requires"
+    return None
 
 
 def unit_obstacle(case: Case, setting: Setting) -> str | None:

@@ -27,6 +27,10 @@ def obstacle(case: Case, setting: Setting) -> str | None:
     return shards_obstacle(case, data_shards(setting)) or tp.obstacle(case, setting)
 
 
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    return fsdp2.reshard_obstacle(setting, data_shards(setting)) or obstacle(case, setting)
+
+
 def exact(case: Case, setting: Setting, name: ArrayName) -> bool:
     """Never: a contraction that is sharded adds in another order."""
     return False
@@ -90,7 +94,7 @@ FAMILY = Family(
     world=world_of,
     processes=world_of,
     parts=lambda case, setting: data_shards(setting),
-    obstacle=obstacle,
+    obstacle=_obstacle,
     exact=exact,
     context=context,
     standing=("fsdp2_tp(world=4)",),

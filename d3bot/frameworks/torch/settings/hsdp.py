@@ -17,10 +17,11 @@ from d3bot.spec import Case, Setting
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
-    if setting.get("reshard_after_forward") == 2 and FAMILY.value(setting, "shards") == 2:
-        return "2 is no non-trivial divisor of the shard group's size, as resharding to a smaller world requires"
     return (
-        data_parallel_obstacle(case, setting) or precision.obstacle(case, setting) or fsdp2.unit_obstacle(case, setting)
+        fsdp2.reshard_obstacle(setting, int(FAMILY.value(setting, "shards")))
+        or data_parallel_obstacle(case, setting)
+        or precision.obstacle(case, setting)
+        or fsdp2.unit_obstacle(case, setting)
     )
 
 

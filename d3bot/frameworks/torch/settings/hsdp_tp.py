@@ -5,8 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from d3bot.frameworks.base import Family, Option
-from d3bot.frameworks.torch.settings import fsdp2_tp
+from d3bot.frameworks.torch.settings import fsdp2, fsdp2_tp
 from d3bot.spec import Case, Setting
+
+
+def _obstacle(case: Case, setting: Setting) -> str | None:
+    return fsdp2.reshard_obstacle(setting, 2) or fsdp2_tp.obstacle(case, setting)
 
 
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
@@ -36,7 +40,7 @@ FAMILY = Family(
     world=_PLAIN.world,
     processes=_PLAIN.processes,
     parts=_PLAIN.parts,
-    obstacle=_PLAIN.obstacle,
+    obstacle=_obstacle,
     exact=_PLAIN.exact,
     context=_context,
     standing=(),
