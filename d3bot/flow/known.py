@@ -8,10 +8,13 @@ from d3bot.spec import SpecError, read_toml
 
 _UPSTREAM = re.compile(r"^[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+#\d+$")
 
+KNOWN = "known.toml"
+"""Beside the folders of seeds."""
+
 
 def load_known(seeds: Path | None) -> dict[str, str]:
     """Return key -> upstream issue (`owner/repo#number`) from known.toml beside the seeds; empty if there is none."""
-    path = seeds / "known.toml" if seeds else None
+    path = seeds / KNOWN if seeds else None
     if path is None or not path.exists():
         return {}
     known = {}

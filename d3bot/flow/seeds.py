@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from d3bot.flow.known import KNOWN
 from d3bot.frameworks import canonical_setting
 from d3bot.frameworks.layers import infer_shapes
-from d3bot.spec import Framework, Seed, SpecError, load_seed
+from d3bot.spec import FRAMEWORKS, Framework, Seed, SpecError, load_seed
 
 
 def read_seed(path: Path) -> Seed:
@@ -24,6 +25,10 @@ def load_seeds(folder: Path | None, framework: Framework) -> list[Seed]:
         return []
     if not folder.is_dir():
         raise SpecError(f"--seeds {folder}: no such folder; give a folder with torch/ and tensorflow/, or none")
+    if stray := sorted(path for path in folder.glob("*.toml") if path.name != KNOWN):
+        raise SpecError(f"{stray[0]}: nobody looks here; move it to {folder}/torch or {folder}/tensorflow")
+    if not any((folder / name).is_dir() for name in FRAMEWORKS):
+        raise SpecError(f"--seeds {folder}: has neither torch/ nor tensorflow/; put seeds there, or give none")
     seeds = [read_seed(path) for path in sorted((folder / framework).glob("*.toml"))]
     for seed in seeds:
         if seed.case.framework != framework:
