@@ -24,7 +24,7 @@ from d3bot.spec.trace import Trace
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 Role = Literal["rows", "loss", "grad", "norm", "metric", "param", "buffer", "predict"]
-ROLES: tuple[Role, ...] = ("rows", "loss", "grad", "norm", "metric", "param", "buffer", "predict")
+ROLES: tuple[Role, ...] = ("rows", "loss", "grad", "norm", "param", "buffer", "metric", "predict")
 
 _NAME = re.compile(r"(?:step ([0-9]{1,5}) )?(rows|loss|grad|norm|metric|param|buffer|predict)(?: (\S+(?: [0-9]+)?))?")
 

@@ -29,6 +29,14 @@ def test_name(name: str, step: int, role: str, tensor: str) -> None:
     assert parsed.step <= AFTER
 
 
+def test_the_earliest_array_is_what_is_computed_first_and_what_is_derived_from_it_comes_last() -> None:
+    names = [
+        *("step 0 loss 0", "step 0 grad fc.weight", "step 0 norm", "step 0 param fc.weight", "step 0 metric mae"),
+        *("step 1 loss 0", "param fc.weight", "buffer norm.running_mean", "metric best", "predict"),
+    ]
+    assert sorted({*names}, key=parse_name) == names
+
+
 @pytest.mark.parametrize(
     "name",
     [
