@@ -1,20 +1,20 @@
 """What a run tries: seeds, what failed last time, fresh cases, and the settings that cover most."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from d3bot.config import Config
 from d3bot.flow.plan_file import PLAN, load_plan
 from d3bot.flow.seeds import load_seeds
-from d3bot.frameworks import find_settings, matches
+from d3bot.frameworks import family_of, find_settings, matches
 from d3bot.generate import EXPLORED, EXPLORED_EVERY, PER_CASE, drawn_settings, explored, fresh_cases, grid, plan, shard
 from d3bot.generate.coverage import pairs_of
 from d3bot.generate.mutate import mutants
 from d3bot.history.coverage import load_coverage
 from d3bot.history.folder import LoadedRun
 from d3bot.history.previous import latest_comparable, named
-from d3bot.spec import Build, Case, Framework, Pair, Setting, Trial, Verdict
+from d3bot.spec import Build, Case, Framework, Pair, Seed, Setting, Trial, Verdict
 
 _ROUND = 12
 """Fresh cases of each build in a round of a run that is given minutes."""
@@ -71,7 +71,7 @@ def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, 
             continue
         cases = fresh_cases(framework, seed, count)
         planned = plan(
-            seeds=load_seeds(config.seeds, framework),
+            seeds=[_on(build, seed) for seed in load_seeds(config.seeds, framework)],
             previous=_failing_before(before, framework, config.settings),
             fresh=cases,
             settings=settings,
@@ -82,6 +82,13 @@ def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, 
         wider = _wider(framework, config.settings, seed)
         trials += explored(planned, some, wider, _ages(before, framework), EXPLORED[framework])
     return shard(trials, config.shard.index, config.shard.count)
+
+
+def _on(build: Build, seed: Seed) -> Seed:
+    """Return a seed without the settings for which the build lacks a package: they must not count as tried."""
+    families = [(setting, family_of(build.framework, setting)) for setting in seed.settings]
+    kept = tuple(setting for setting, family in families if not family.needs or family.needs in build.packages)
+    return replace(seed, settings=kept)
 
 
 def more_trials(

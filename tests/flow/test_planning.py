@@ -4,6 +4,7 @@ from pathlib import Path
 
 from d3bot.config import Config
 from d3bot.flow.planning import energies, more_trials, plan_trials
+from d3bot.frameworks import obstacle
 from d3bot.generate import fresh_cases
 from d3bot.spec import Setting, Trial
 from tests.findings.samples import BUILD, verdict
@@ -42,3 +43,13 @@ def test_a_further_round_holds_fresh_cases_and_mutants_and_no_trial_twice():
     assert more == more_trials(config, [BUILD], None, planned, {}, 7)
     third = more_trials(config, [BUILD], None, [*planned, *more], {}, 7)
     assert not {each.case.id for each in more if each.origin == "fresh"} & {each.case.id for each in third}
+
+
+def test_a_seed_whose_family_the_build_has_no_package_for_gets_other_settings():
+    config = Config(builds=("torch==2.13.0",), fresh=0, seeds=SEEDS)
+    bags = [each for each in plan_trials(config, [BUILD], None, 7) if each.seed == "bags-of-tokens"]
+    runs = [each for each in bags if obstacle(each.case, each.setting) is None]
+    assert "torchrec" not in {each.setting.family for each in runs}
+    assert len(runs) >= 3
+    whole = BUILD.model_copy(update={"packages": {**BUILD.packages, "torchrec": "1.8.0"}})
+    assert "torchrec" in {each.setting.family for each in plan_trials(config, [whole], None, 7)}
