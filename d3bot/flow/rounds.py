@@ -14,7 +14,7 @@ from d3bot.spec import Framework, Trial, Verdict
 
 
 class Rounds:
-    """Runs trials of several builds, one build after the other."""
+    """Runs trials of several builds, one build's before the next one's."""
 
     def __init__(
         self,
@@ -41,17 +41,25 @@ class Rounds:
         A KeyboardInterrupt ends it after the trials in flight; what has ended is on disk.
         """
         for framework, harness in self._harnesses.items():
-            mine = [t for t in trials if t.case.framework == framework and t.id not in self.verdicts]
-            harness.prepare(mine)
-            with concurrent.futures.ThreadPoolExecutor(self._workers) as threads:
-                futures = [threads.submit(self._one, harness, trial) for trial in mine]
-                try:
-                    for future in concurrent.futures.as_completed(futures):
-                        verdict = future.result()
-                        self.verdicts[verdict.trial] = verdict
-                except BaseException:
-                    threads.shutdown(wait=False, cancel_futures=True)
-                    raise
+            harness.prepare([trial for trial in trials if self._waits(trial) and trial.case.framework == framework])
+        with concurrent.futures.ThreadPoolExecutor(self._workers) as threads:
+            # One queue for all builds: while a trial hangs at the end of one build's, the others go on with the next.
+            futures = [
+                threads.submit(self._one, harness, trial)
+                for framework, harness in self._harnesses.items()
+                for trial in trials
+                if self._waits(trial) and trial.case.framework == framework
+            ]
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    verdict = future.result()
+                    self.verdicts[verdict.trial] = verdict
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _waits(self, trial: Trial) -> bool:
+        return trial.id not in self.verdicts
 
     def close(self) -> None:
         """Note in the verdicts of this run's wrong trials which other settings returned the same wrong numbers."""
@@ -68,7 +76,7 @@ class Rounds:
         self._progress.running(trial)
         judged = harness.run(trial)
         if judged.verdict.failing:
-            if judged.verdict.kind == "hung" or not self._before.repeats(judged.verdict):
+            if not self._before.repeats(judged.verdict):
                 judged = again(harness, judged)
             self._same_wrong.add(judged)
             with self._lock:
