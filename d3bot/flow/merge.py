@@ -78,7 +78,7 @@ def merge_runs(
         names = other_names([*older, *findings])
         changes = known_again(compare(before.verdicts if before else [], verdicts, names), names)
         write_changes(out, run.previous, changes)
-        write_pages(out, run, trials, verdicts, changes, findings, previous, templates, _missing(missing))
+        write_pages(out, run, trials, verdicts, changes, findings, older, previous, templates, _missing(missing))
         writer.finish(run)
     return Merged(Night(run, tuple(verdicts), tuple(changes), tuple(findings), out), tuple(missing))
 

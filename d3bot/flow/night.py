@@ -22,7 +22,7 @@ from d3bot.engine.pool import Pool
 from d3bot.findings.group import group_failing
 from d3bot.flow.bisect import bisect_new
 from d3bot.flow.coverage import record_coverage
-from d3bot.flow.evidence import gather, known_findings
+from d3bot.flow.evidence import gather
 from d3bot.flow.finding import Context
 from d3bot.flow.harness import Harness
 from d3bot.flow.look import Looked, look_into
@@ -128,8 +128,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
         }
         total = None if ends else len(trials) - len(verdicts)
         with Progress(console, total, 60 * config.minutes if config.minutes else None) as progress:
-            rounds = Rounds(harnesses, config.workers, writer, progress, failed_before)
-            rounds.verdicts |= verdicts
+            rounds = Rounds(harnesses, config.workers, writer, progress, failed_before, verdicts)
             while True:
                 rounds.run(trials)
                 more = failed_before.released(held, rounds.verdicts)
@@ -150,8 +149,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
             ordered += [judged.verdict for judged in looked.added]
             if looked.added:
                 write_plan(out, trials)
-            known = known_findings(before.folder) if before else []
-            earlier = {name: each.finding for each in known for name in each.finding.names}
+            earlier = {name: finding for finding in _findings_before(before) for name in finding.names}
             findings = recheck(looked.findings, builds, out, config, log)
             findings = bisect_new(findings, _builds_before(before), out, config, log, earlier)
             for verdict in (*(judged.verdict for judged in looked.added), *looked.changed.values()):
@@ -268,8 +266,7 @@ def _make_findings(
 
 
 def _findings_before(before: Before | None) -> list[Finding]:
-    """Return the findings of the previous run, and those that it did not show but kept."""
-    return [folder.finding for folder in known_findings(before.folder)] if before else []
+    return before.findings if before else []
 
 
 def _finish(
@@ -287,9 +284,11 @@ def _finish(
     complete = len(verdicts) == len(trials) and blank <= MAX_NO_DATA * len(trials)
     pairs = record_coverage(out, before.folder if before else None, trials, verdicts)
     final = run.model_copy(update={"seconds": seconds, "complete": complete, "pairs": pairs, **totals(verdicts)})
-    names = other_names([*_findings_before(before), *findings])
+    known = _findings_before(before)
+    names = other_names([*known, *findings])
     changes = known_again(compare(before.loaded.verdicts if before else [], verdicts, names), names)
     write_changes(out, final.previous, changes)
-    write_pages(out, final, trials, verdicts, changes, findings, before.folder if before else None, templates)
+    folder = before.folder if before else None
+    write_pages(out, final, trials, verdicts, changes, findings, known, folder, templates)
     writer.finish(final)
     return Night(final, tuple(verdicts), tuple(changes), tuple(findings), out)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from d3bot.flow.evidence import known_findings
 from d3bot.flow.plan_file import PLAN, load_plan
 from d3bot.flow.tried import tried
 from d3bot.history.evidence import load_evidence
@@ -26,17 +25,19 @@ def write_pages(
     verdicts: Sequence[Verdict],
     changes: Sequence[Change],
     findings: Sequence[Finding],
+    known: Sequence[Finding],
     previous: Path | None,
     templates: Path | None = None,
     notice: str = "",
 ) -> None:
     """Write summary.md, report.html, history.json and history.html into a run folder that holds all else already.
 
-    `notice` stands above the summary.  SpecError if a template of the person's own is wrong.
+    `known` are findings of the `previous` run; `notice` stands above the summary.
+
+    SpecError if a template of the person's own is wrong.
     """
     write_atomic(out / SUMMARY, notice + summary_markdown(run, verdicts, changes, findings, templates))
     write_atomic(out / REPORT_PAGE, _report(out, run, trials, verdicts, changes))
-    known = [folder.finding for folder in known_findings(previous)] if previous else []
     night = record(run, verdicts, changes, findings, load_evidence(out), known)
     history = extend(history_of(previous) if previous else History(), night, verdicts, [*known, *findings])
     write_history(out, history)

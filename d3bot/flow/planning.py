@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from d3bot.config import Config
+from d3bot.flow.evidence import known_findings
 from d3bot.flow.plan_file import PLAN, load_plan
 from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import family_of, find_settings, matches
@@ -14,7 +16,7 @@ from d3bot.generate.mutate import mutants
 from d3bot.history.coverage import load_coverage
 from d3bot.history.folder import LoadedRun
 from d3bot.history.previous import latest_comparable, named
-from d3bot.spec import Build, Case, Framework, Pair, Seed, Setting, Trial, Verdict
+from d3bot.spec import Build, Case, Finding, Framework, Pair, Seed, Setting, Trial, Verdict
 
 _ROUND = 12
 """Fresh cases of each build in a round of a run that is given minutes."""
@@ -35,6 +37,11 @@ class Before:
 
     folder: Path
     loaded: LoadedRun
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Its findings, and those that it did not show but kept; read once."""
+        return [folder.finding for folder in known_findings(self.folder)]
 
 
 def find_previous(config: Config, out: Path, builds: Sequence[Build], say: Callable[[str], None]) -> Before | None:

@@ -23,8 +23,9 @@ class Rounds:
         writer: RunWriter,
         progress: Progress,
         before: FailedBefore,
+        verdicts: Mapping[str, Verdict],
     ):
-        self.verdicts: dict[str, Verdict] = {}
+        self.verdicts = dict(verdicts)
         """What there is so far, by trial."""
         self._harnesses = harnesses
         self._workers = workers
@@ -40,16 +41,15 @@ class Rounds:
 
         A KeyboardInterrupt ends it after the trials in flight; what has ended is on disk.
         """
-        for framework, harness in self._harnesses.items():
-            harness.prepare([trial for trial in trials if self._waits(trial) and trial.case.framework == framework])
+        waiting = [
+            (harness, [t for t in trials if t.case.framework == framework and t.id not in self.verdicts])
+            for framework, harness in self._harnesses.items()
+        ]
+        for harness, mine in waiting:
+            harness.prepare(mine)
         with concurrent.futures.ThreadPoolExecutor(self._workers) as threads:
             # One queue for all builds: while a trial hangs at the end of one build's, the others go on with the next.
-            futures = [
-                threads.submit(self._one, harness, trial)
-                for framework, harness in self._harnesses.items()
-                for trial in trials
-                if self._waits(trial) and trial.case.framework == framework
-            ]
+            futures = [threads.submit(self._one, harness, trial) for harness, mine in waiting for trial in mine]
             try:
                 for future in concurrent.futures.as_completed(futures):
                     verdict = future.result()
@@ -57,9 +57,6 @@ class Rounds:
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-
-    def _waits(self, trial: Trial) -> bool:
-        return trial.id not in self.verdicts
 
     def close(self) -> None:
         """Note in the verdicts of this run's wrong trials which other settings returned the same wrong numbers."""

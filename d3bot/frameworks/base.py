@@ -6,6 +6,9 @@ from typing import Any
 
 from d3bot.spec import ROLES, ArrayName, Case, Framework, Role, Scalar, Setting, SpecError, show_scalar
 
+EPSILON: Mapping[str, float] = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""The distance of 1 to the next number of a type."""
+
 
 @dataclass(frozen=True)
 class Option:

@@ -319,12 +319,11 @@ def _unsound(given: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> tuple[l
     room = _SUM * epsilon(given[0]) * np.sum([np.abs(array) for array in given], axis=0)
     bad, count = [], len(given)
     for i, array in enumerate(made):
-        parts = [(total, room)]
+        whole, limit = total, room
         if array.size * count == total.size:  # a shard for each
-            parts = [(np.split(total, count)[i], np.split(room, count)[i])]
+            whole, limit = np.split(total, count)[i], np.split(room, count)[i]
         elif array.size != total.size:
             return [], None
-        whole, limit = parts[0]
         if not any((np.abs(array - whole * by) <= limit).all() for by in (1.0, 1 / count)):
             bad.append(i)
     return bad, not bad

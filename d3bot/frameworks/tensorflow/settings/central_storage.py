@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle, replicas_of, rounding
+from d3bot.frameworks.tensorflow.settings.common import MIXED, case_obstacle, replica_obstacle, replicas_of, rounding
 from d3bot.spec import Case, Setting
 
 _STATISTICS = "no document says how replicas move statistics of which there is one copy"
@@ -34,7 +34,7 @@ FAMILY = Family(
         breaks=(
             "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",
             "A batch with fewer rows than replicas.",
-            "fit in lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound.",
+            MIXED,
             "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
         ),
         excluded={"batch-norm": _STATISTICS, "sync-batch-norm": _STATISTICS},

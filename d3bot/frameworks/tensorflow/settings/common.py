@@ -2,6 +2,7 @@
 
 import math
 
+from d3bot.frameworks.base import EPSILON
 from d3bot.frameworks.layers import KINDS, filled_options, infer_shapes
 from d3bot.frameworks.tensorflow.fitting import LABEL_METRICS
 from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
@@ -10,6 +11,10 @@ from d3bot.spec import Case, Setting
 
 UPDATE_FIELDS = ("reduction", "ignored", "weights", "l2", "accumulate", "groups", "ema", "mixed", "running_mean")
 """Fields of a case that change the update: what writes the update out by itself has none of them."""
+
+
+MIXED = "fit in lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound."
+"""What breaks every family that trains in lower precision; `case_obstacle` says which of it."""
 
 
 def replicas_of(setting: Setting) -> int:
@@ -70,7 +75,7 @@ def rounding(case: Case, setting: Setting) -> float:
 
     Each replica rounds what its own rows add up to, one device what all rows do.
     """
-    return {"none": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}[case.mixed]
+    return EPSILON.get(case.mixed, 0.0)
 
 
 EXTRAS_SOURCE = (

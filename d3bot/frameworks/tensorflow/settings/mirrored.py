@@ -7,6 +7,7 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
 from d3bot.frameworks.tensorflow.settings.common import (
     EXTRAS_SOURCE,
+    MIXED,
     case_obstacle,
     keeps_copies,
     replica_obstacle,
@@ -101,7 +102,7 @@ FAMILY = Family(
             "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",
             "Batch norm with a batch that does not divide: which rows a replica gets is not documented.",
             "A batch with fewer rows than replicas.",
-            "fit in lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound.",
+            MIXED,
             "fit with ignored rows and a mean: each replica divides by the rows that count among its own.",
             "A running mean of a batch that does not divide; a dropout that drops, whose draws are not documented.",
             "A custom loop that accumulates gradients: refused.",

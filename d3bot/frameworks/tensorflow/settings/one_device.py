@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, rounding
+from d3bot.frameworks.tensorflow.settings.common import MIXED, case_obstacle, rounding
 from d3bot.spec import Case, Setting
 
 
@@ -34,7 +34,7 @@ FAMILY = Family(
         breaks=(
             "Accumulation of sums, of batches with ignored rows, and through batch norm: the micro-batches' average is "
             "not the batch's.",
-            "fit in lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound.",
+            MIXED,
             "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
         ),
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from d3bot.frameworks.base import Option
+from d3bot.frameworks.base import EPSILON, Option
 from d3bot.frameworks.torch.settings.common import keeps_local_buffers, world_of
 from d3bot.spec import Case, Setting
 
@@ -29,14 +29,12 @@ SOURCE = (
 
 BREAKS = ("Lower precision with batch norm, with micro-batches, or on more than 2 ranks with Adam.",)
 
-_ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-
 
 def rounding(case: Case, setting: Setting) -> float:
     """Return the largest rounding unit among the types that gradients pass through; 0 if they keep their own."""
     used = {str(setting.get(name, "none")) for name in ("compute", "reduce")} - {"none"}
-    largest = max((_ROUNDING[name] for name in used), default=0.0)
-    return largest if largest > _ROUNDING[case.dtype] else 0.0
+    largest = max((EPSILON[name] for name in used), default=0.0)
+    return largest if largest > EPSILON[case.dtype] else 0.0
 
 
 def obstacle(case: Case, setting: Setting) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.base import EPSILON, Contract, Family, Option
 from d3bot.frameworks.layers import KINDS, filled_options, vocab
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
@@ -12,7 +12,7 @@ from d3bot.frameworks.torch.settings.common import WORLD, data_parallel, data_pa
 from d3bot.frameworks.torch.settings.ddp import WAITS
 from d3bot.spec import Case, Layer, Setting
 
-_LOWER = {"none": ("", 0.0), "fp16": ("float16", 2.0**-11), "bf16": ("bfloat16", 2.0**-8)}
+_LOWER = {"none": ("", 0.0), "fp16": ("float16", EPSILON["float16"] / 2), "bf16": ("bfloat16", EPSILON["bfloat16"] / 2)}
 """What numbers between ranks are lowered to -> its name in torch, and its unit of rounding."""
 _BY_ROWS = ("row_wise", "table_row_wise")
 
