@@ -94,6 +94,7 @@ def headline(run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], f
         ("no-data", kinds["no-data"]),
         ("indeterminate", blank),
         ("lost", classes["lost"]),
+        *((("represented", classes["represented"]),) if classes["represented"] else ()),
         *((("vacuous", vacuous),) if (vacuous := sum(verdict.vacuous for verdict in verdicts)) else ()),
         *((kind, kinds[kind]) for kind in KINDS if kinds[kind] and kind not in ("flaky", "no-data")),
     )

@@ -184,3 +184,10 @@ def test_d6_what_a_run_was_restricted_to_is_named():
     restricted = summary_markdown(run(config={"settings": ["fsdp2*", "pp"]}), [verdict("pass")], [], [])
     assert "Only settings that match `fsdp2*`, `pp`: of all others this run says nothing." in restricted
     assert "Only settings" not in summary_markdown(run(config={"settings": []}), [verdict("pass")], [], [])
+
+
+def test_failures_that_others_stand_for_are_counted():
+    before = [verdict("hung", f"c{i}", key="k") for i in range(5)]
+    counts = dict(of(before, [verdict("hung", "c0", key="k")]).counts)
+    assert (counts["still failing"], counts["represented"], counts["lost"]) == (1, 4, 0)
+    assert "represented" not in dict(of(before, before).counts)
