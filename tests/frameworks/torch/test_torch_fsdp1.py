@@ -97,3 +97,15 @@ def test_what_all_units_are_given(setting: str, written: str) -> None:
 )
 def test_what_these_ranks_can_do(setting: str, holds: bool) -> None:
     assert (obstacle(case(batch=8), Setting.parse(setting)) is None) is holds
+
+
+@pytest.mark.parametrize(
+    ("group", "made"),
+    [
+        ("", 'scaler = ShardedGradScaler(device="cpu")'),
+        (", group=tail", 'scaler = ShardedGradScaler(device="cpu", process_group=group)'),
+    ],
+)
+def test_the_ranks_that_train_tell_each_other_of_infinite_gradients(group: str, made: str) -> None:
+    text = render(case(dtype="float32", mixed="float16"), Setting.parse(f"fsdp1(world=2{group})"), "doc").text
+    assert made in text

@@ -60,8 +60,9 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     sharding = str(FAMILY.value(setting, "sharding"))
     whole = "NO_SHARD" if sharding == "mixed" else ""
     offload = setting.get("cpu_offload") is True
+    group = ", process_group=group" if setting.get("group") == "tail" else ""
     arguments = ", device_mesh=mesh" if sharding == "hybrid" else ""
-    arguments += ", process_group=group" if setting.get("group") == "tail" else ""
+    arguments += group
     arguments += ", cpu_offload=CPUOffload(offload_params=True)" if offload else ""
     return {
         "strategy": _STRATEGIES[sharding],
@@ -72,7 +73,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         ],
         "no_sync": "model.no_sync()" if leaves_local(case, setting) else "",
         "contexts": ["nullcontext"] * leaves_local(case, setting),
-        "scaler": 'ShardedGradScaler(device="cpu")' if case.mixed == "float16" else "",
+        "scaler": f'ShardedGradScaler(device="cpu"{group})' if case.mixed == "float16" else "",
         **group_context(setting),
         **data_parallel(case, "own"),
     }
