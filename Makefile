@@ -22,7 +22,7 @@ BIN := .venv/bin
 # touches files, and an environment that is up to date must not need the network.
 MADE := .venv/made-from-pyproject.toml
 
-.PHONY: attack help nightly pairs test venv docs
+.PHONY: attack chaos help nightly pairs test venv docs
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -67,6 +67,10 @@ docs: venv
 # The engine under attack, at length: 500 trials, every tenth with a rank killed, hung, flooding, eating memory or forking.
 attack: venv
 	D3BOT_TEST_ATTACK=500 $(BIN)/python -m pytest tests/engine/test_under_attack.py
+
+# Filing under attack, at length: 200 nights of every fault, two filers at once.
+chaos: venv
+	D3BOT_TEST_CHAOS_NIGHTS=200 $(BIN)/python -m pytest tests/github/test_github_chaos.py
 
 test: venv
 	$(BIN)/ruff format --check .

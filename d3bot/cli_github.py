@@ -22,7 +22,7 @@ from d3bot.config import TrackerConfig, default_workers, load_config
 from d3bot.doctor import preflight
 from d3bot.findings.lifecycle import Decision
 from d3bot.findings.markdown import code, line, plain
-from d3bot.flow.check import run_check
+from d3bot.flow.check import load_changed, run_check
 from d3bot.flow.evidence import find_known, retest
 from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
@@ -113,6 +113,12 @@ def check(
     head: Annotated[str, typer.Option("--head", metavar="SPEC", help="Build of the pull request.")],
     out: Out = Path("check"),
     baseline: Annotated[str, typer.Option(help="What the base is, for the report: the merge base's commit.")] = "",
+    changed: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that lists what changed in the library, a path a line: what it touches gets more cases."
+        ),
+    ] = None,
     seeds: SeedsFolder = None,
     fresh: Annotated[int | None, typer.Option(help="Fresh generated cases.")] = None,
     settings: SettingGlobs = None,
@@ -128,12 +134,13 @@ def check(
     loaded = load_config(config, cli=given)
     if "seeds" not in loaded.model_fields_set and not Path("seeds").is_dir():
         loaded = loaded.model_copy(update={"seeds": data_folder("seeds")})
+    files = load_changed(changed) if changed else []
     preflight(loaded.cache, out)
     place = place_of(os.environ)
     progress = Console(stderr=as_json, highlight=False, quiet=quiet)
     try:
         with group(sys.stderr if as_json else sys.stdout, "d3bot check", place.run_id > 0 and not quiet):
-            result = run_check(loaded, base, head, out, progress, baseline)
+            result = run_check(loaded, base, head, out, progress, baseline, files)
     except KeyboardInterrupt:
         print(
             f"\nd3bot: stopped; what is done is in {out}, and a check begins anew with another --out", file=sys.stderr

@@ -32,7 +32,8 @@ case $COMMAND in
   check)
     need HEAD
     need D3BOT_BASE
-    call=(check --base "$D3BOT_BASE" --head "$HEAD" --baseline "$BASELINE" --out "$OUT" "${config[@]}") ;;
+    call=(check --base "$D3BOT_BASE" --head "$HEAD" --baseline "$BASELINE" --out "$OUT" "${config[@]}")
+    [ -z "$CHANGED" ] || call+=(--changed "$CHANGED") ;;
   retest)
     need KEY
     need D3BOT_PREVIOUS

@@ -3,7 +3,8 @@
 #   wheels there         wheels/base/*.whl and wheels/head/*.whl
 #   BUILD_COMMAND given  runs in a checkout of each commit and leaves one wheel in dist/
 #   STOCK given          a change of Python files alone: the stock build, and over it the changed files
-# Environment: EXE, PYTHON, BASE_SHA, HEAD_SHA, BUILD_COMMAND, STOCK.  Outputs: base, head, merge-base.
+# Environment: EXE, PYTHON, BASE_SHA, HEAD_SHA, BUILD_COMMAND, STOCK.  Outputs: base, head, merge-base,
+# and changed, the file that lists what differs.
 # Works in the folder of the checkout, which has the history of both commits.
 set -euo pipefail
 
@@ -14,6 +15,8 @@ git worktree prune # a runner that is used again keeps the list of what was just
 mkdir -p "$work"
 
 merge_base=$(git merge-base "$BASE_SHA" "$HEAD_SHA") || fail "the pull request and its base have no commit in common"
+
+git diff --name-only --no-renames "$merge_base" "$HEAD_SHA" > "$work/changed"
 
 one_wheel() {
   shopt -s nullglob
@@ -46,7 +49,7 @@ elif [ -n "$STOCK" ]; then
   "$work/stock/bin/python" -I -m pip install --quiet --disable-pip-version-check "$STOCK"
   # The same environment on both sides: the head differs by the changed files and by nothing else.
   own=$(dirname "$EXE")/python
-  "$own" -P -c '
+  "$own" -I -c '
 import sys
 from pathlib import Path
 from d3bot.builds.overlay import make_overlay
@@ -65,4 +68,5 @@ fi
   echo "base=$base"
   echo "head=$head"
   echo "merge-base=$merge_base"
+  echo "changed=$work/changed"
 } >> "$GITHUB_OUTPUT"

@@ -54,7 +54,7 @@ def clip(text: str, limit: int) -> str:
 def line(text: str, limit: int = 500) -> str:
     """Return the text on one line of at most `limit` characters, harmless in a terminal and in a log of Actions."""
     # `##[` anywhere in a line, and `::` at its beginning, are commands to the runner that prints it.
-    text = " ".join(strip_control(text).split()).replace("##[", "# #[").lstrip(":")
+    text = " ".join(strip_control(text).split()).replace("##[", "# #[").lstrip(": ")
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from d3bot.config import Config
 from d3bot.flow.night import Night, run_night
+from d3bot.flow.planning import touched_settings
 from d3bot.history.changes import NEWS, compare, other_names
 from d3bot.history.check import Check, Outcome, Row, write_check
 from d3bot.history.files import write_atomic
@@ -17,11 +18,20 @@ from d3bot.report.terminal import print_summary
 from d3bot.spec import Build, Change, SpecError
 
 
-def run_check(config: Config, base: str, head: str, out: Path, console: Console, baseline: str = "") -> Check:
+def run_check(
+    config: Config,
+    base: str,
+    head: str,
+    out: Path,
+    console: Console,
+    baseline: str = "",
+    changed: Sequence[str] = (),
+) -> Check:
     """Run the same trials on both builds and leave base/, head/, check.json and summary.md in `out`.
 
     A failure counts only if the head shows it again in fresh processes and its script passes on the base: what the base
-    shows as well is listed and not counted, what does not repeat is flaky.  SpecError for wrong input.
+    shows as well is listed and not counted, what does not repeat is flaky.  `changed` are the files of the library in
+    which the head differs: what they touch comes first, on as many fresh cases again.  SpecError for wrong input.
     """
     if config.minutes:
         raise SpecError("--minutes: both builds of a check run the same trials; give --fresh instead")
@@ -34,14 +44,26 @@ def run_check(config: Config, base: str, head: str, out: Path, console: Console,
     nights = []
     for side, told, look in (("base", before, False), ("head", after, True)):
         console.print(f"{side}:", highlight=False)
-        night = run_night(told, out / side, console, look=look)
+        night = run_night(told, out / side, console, look=look, changed=changed)
         print_summary(console, night.run, night.verdicts, night.changes, night.findings)
         nights.append(night)
     old, new = nights
-    check = judge(old, new, baseline).model_copy(update={"only": config.settings})
+    first = touched_settings(new.run.builds[0], changed, config.settings)
+    families = tuple(dict.fromkeys(setting.family for setting in first))
+    check = judge(old, new, baseline).model_copy(update={"only": config.settings, "touched": families})
     write_check(out, check)
     write_atomic(out / "summary.md", check_markdown(check, config.templates))
     return check
+
+
+def load_changed(path: Path) -> list[str]:
+    """Return the paths in a file of `git diff --name-only`, one a line; SpecError if it cannot be read."""
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except OSError as error:
+        raise SpecError(
+            f"--changed {path}: cannot be read ({error.strerror}); give what `git diff --name-only` wrote"
+        ) from error
 
 
 def judge(old: Night, new: Night, baseline: str = "") -> Check:

@@ -73,9 +73,12 @@ class Night:
         return [item for item in unknown if item.verified and item.key in news]
 
 
-def run_night(config: Config, out: Path, console: Console, resume: bool = False, look: bool = True) -> Night:
+def run_night(
+    config: Config, out: Path, console: Console, resume: bool = False, look: bool = True, changed: Sequence[str] = ()
+) -> Night:
     """Do the whole job and leave the run folder of it at `out`; without `look`, no failure is looked into.
 
+    What a change of the files `changed` of the library touches comes first, on more fresh cases.
     SpecError for wrong input, NoDataError if a build cannot be had.  A KeyboardInterrupt leaves the folder so that
     `resume` continues it.
     """
@@ -102,7 +105,7 @@ def run_night(config: Config, out: Path, console: Console, resume: bool = False,
         console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
     else:
         seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
-        trials, held = failed_before.hold_back(plan_trials(config, builds, before, seed))
+        trials, held = failed_before.hold_back(plan_trials(config, builds, before, seed, changed))
         if not trials and not config.minutes:
             raise SpecError("nothing to run: no case is applicable under the settings asked for; loosen --settings")
         run = _new_run(config, out, builds, seed, before)

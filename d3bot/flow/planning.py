@@ -9,7 +9,7 @@ from d3bot.config import Config
 from d3bot.flow.evidence import known_findings
 from d3bot.flow.plan_file import PLAN, load_plan
 from d3bot.flow.seeds import load_seeds
-from d3bot.frameworks import family_of, find_settings, matches
+from d3bot.frameworks import families, family_of, find_settings, matches, touched
 from d3bot.generate import EXPLORED, EXPLORED_EVERY, PER_CASE, drawn_settings, explored, fresh_cases, grid, plan, shard
 from d3bot.generate.coverage import pairs_of
 from d3bot.generate.mutate import mutants
@@ -64,10 +64,13 @@ def find_previous(config: Config, out: Path, builds: Sequence[Build], say: Calla
     return Before(found.folder, found.loaded) if found.folder and found.loaded else None
 
 
-def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, seed: int) -> list[Trial]:
+def plan_trials(
+    config: Config, builds: Sequence[Build], before: Before | None, seed: int, changed: Sequence[str] = ()
+) -> list[Trial]:
     """Return the trials of a run's first round, this shard's: seeds, what failed last time, and fresh cases.
 
-    A run that is given minutes gets its fresh cases in later rounds.
+    A run that is given minutes gets its fresh cases in later rounds.  In front comes what the `changed` files of the
+    library touch: as many fresh cases again, under the settings of the families whose code they hold.
     """
     count = 0 if config.minutes else config.fresh
     trials: list[Trial] = []
@@ -76,6 +79,14 @@ def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, 
         settings = find_settings(framework, config.settings)
         if not settings:
             continue
+        ages = _ages(before, framework)
+        if first := touched_settings(build, changed, config.settings):
+            more = fresh_cases(framework, seed, 2 * count)[count:]
+            families_first = {setting.family for setting in first}
+            beside = [
+                setting for setting in _wider(framework, config.settings, seed) if setting.family in families_first
+            ]
+            trials += explored(plan([], [], more, first, PER_CASE[framework]), more, beside, ages, EXPLORED[framework])
         cases = fresh_cases(framework, seed, count)
         planned = plan(
             seeds=[_on(build, seed) for seed in load_seeds(config.seeds, framework)],
@@ -87,8 +98,21 @@ def plan_trials(config: Config, builds: Sequence[Build], before: Before | None, 
         )
         some = cases[:: EXPLORED_EVERY[framework]]
         wider = _wider(framework, config.settings, seed)
-        trials += explored(planned, some, wider, _ages(before, framework), EXPLORED[framework])
+        trials += explored(planned, some, wider, ages, EXPLORED[framework])
     return shard(trials, config.shard.index, config.shard.count)
+
+
+def touched_settings(build: Build, changed: Sequence[str], globs: Sequence[str]) -> list[Setting]:
+    """Return the settings of the families whose code some of these files of the library hold, where a glob allows.
+
+    Of each family those are its standing ones, or its example where it has none.
+    """
+    found: list[Setting] = []
+    for name in touched(build.framework, changed):
+        family = families(build.framework)[name]
+        if not family.needs or family.needs in build.packages:
+            found += [family.canonical(Setting.parse(text)) for text in family.standing] or [family.example]
+    return [setting for setting in found if matches(setting, globs)]
 
 
 def _on(build: Build, seed: Seed) -> Seed:

@@ -13,6 +13,7 @@ from d3bot.frameworks.registry import (
     render,
     script_env,
     standing_settings,
+    touched,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "render",
     "script_env",
     "standing_settings",
+    "touched",
 ]

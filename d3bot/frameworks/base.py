@@ -85,6 +85,8 @@ class Family:
     """Relative rounding unit of a lower type that numbers pass through by the setting's definition; 0 for none."""
     needs: str = ""
     """A package that the build must hold beside the library, or empty."""
+    files: tuple[str, ...] = ()
+    """Beginnings of paths in the library's repository: the code that this family runs and few others do."""
     cost: float = 2.0
     """Seconds of one of its processes or replicas, relative to a data-parallel rank of PyTorch, of a small model."""
 

@@ -71,6 +71,11 @@ def matches(setting: Setting, globs: Sequence[str]) -> bool:
     return not globs or any(fnmatchcase(text, glob) for glob in globs for text in (str(setting), setting.family))
 
 
+def touched(framework: Framework, files: Sequence[str]) -> list[str]:
+    """Return the families of whose own code one of these files is, by paths in the library's repository."""
+    return [name for name, family in _FAMILIES[framework].items() if any(f.startswith(family.files) for f in files)]
+
+
 def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why the rule's preconditions do not hold for this trial, in one sentence; None if they do."""
     family = family_of(case.framework, setting)

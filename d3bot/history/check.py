@@ -46,6 +46,8 @@ class Check(Noun):
     """Trials on the head to which the rule does not apply."""
     only: tuple[str, ...] = Field(default=(), max_length=1000)
     """The globs on settings to which the check was limited; none: all settings."""
+    touched: tuple[str, ...] = Field(default=(), max_length=100)
+    """The setting families whose code the head changes, which came first, on as many fresh cases again."""
     pull: int = 0
     """The pull request that the artifact claims to be of: never trusted."""
 

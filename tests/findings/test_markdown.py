@@ -100,6 +100,7 @@ def test_no_control_character_survives(text):
 
 
 @given(HOSTILE)
+@example(": ::error::x")  # the runner looks behind leading spaces
 def test_a_line_is_no_command_to_whoever_prints_it(text):
     printed = line(text)
     assert len(printed.splitlines()) <= 1

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from d3bot.config import Config
-from d3bot.flow.planning import energies, more_trials, plan_trials
+from d3bot.flow.planning import energies, more_trials, plan_trials, touched_settings
 from d3bot.frameworks import obstacle
 from d3bot.generate import fresh_cases
 from d3bot.spec import Setting, Trial
@@ -53,3 +53,25 @@ def test_a_seed_whose_family_the_build_has_no_package_for_gets_other_settings():
     assert len(runs) >= 3
     whole = BUILD.model_copy(update={"packages": {**BUILD.packages, "torchrec": "1.8.0"}})
     assert "torchrec" in {each.setting.family for each in plan_trials(config, [whole], None, 7)}
+
+
+FULLY_SHARD = "torch/distributed/fsdp/_fully_shard/_fsdp_param.py"
+
+
+def test_d8_what_a_change_touches_comes_first_on_cases_of_its_own_and_nothing_else_is_dropped():
+    config = Config(builds=("torch==2.13.0",), fresh=4, seeds=SEEDS)
+    everything = plan_trials(config, [BUILD], None, 7)
+    assert plan_trials(config, [BUILD], None, 7, ["README.md", "torch/nn/modules/linear.py"]) == everything
+    trials = plan_trials(config, [BUILD], None, 7, [FULLY_SHARD])
+    first = trials[: len(trials) - len(everything)]
+    assert trials[len(first) :] == everything
+    assert {each.setting.family for each in first} >= {"fsdp2", "hsdp", "fsdp2_tp"}
+    assert all(each.setting.family.startswith(("fsdp2", "hsdp", "pp_fsdp2")) for each in first)
+    assert len({each.case.id for each in first}) == config.fresh
+    assert {each.case.id for each in first}.isdisjoint(each.case.id for each in everything)
+
+
+def test_d8_a_change_gives_more_only_where_the_globs_allow_and_the_build_has_the_package():
+    assert {each.family for each in touched_settings(BUILD, [FULLY_SHARD], ["fsdp2*"])} == {"fsdp2", "fsdp2_tp"}
+    assert touched_settings(BUILD, [FULLY_SHARD], ["ddp"]) == []
+    assert touched_settings(BUILD, ["torchrec/distributed/embedding.py"], []) == []

@@ -20,7 +20,7 @@ from d3bot.findings.lifecycle import infrastructure_key
 from d3bot.github.body import key_in, record_in
 from d3bot.tracker.filing import file_run
 from tests.findings.samples import BUILD
-from tests.github.nights import failing, night
+from tests.github.nights import checked, failing, night
 from tests.github.test_github_artifacts import event, pull
 
 ROOT = Path(__file__).parents[2]
@@ -35,13 +35,22 @@ STUBS = {
     "actions/upload-artifact": (
         "name path",
         '[ -e "$IN_PATH" ] || exit 1; to="$STAND_IN_STORE/artifacts/$GITHUB_RUN_ID/$IN_NAME"; '
-        'rm -rf "$to"; mkdir -p "$to"; cp -a "$IN_PATH/." "$to"',
+        'rm -rf "$to"; mkdir -p "$to"; if [ -d "$IN_PATH" ]; then IN_PATH+=/.; fi; cp -a "$IN_PATH" "$to"',
     ),
     "actions/download-artifact": (
         "name pattern path",
-        'mkdir -p "$IN_PATH"; cd "$STAND_IN_STORE/artifacts/$GITHUB_RUN_ID"; '
+        'mkdir -p "./$IN_PATH"; cd "$STAND_IN_STORE/artifacts/$GITHUB_RUN_ID"; '
         'if [ -n "$IN_NAME" ]; then cp -a "$IN_NAME/." "$GITHUB_WORKSPACE/$IN_PATH"; '
         'else cp -a $IN_PATTERN "$GITHUB_WORKSPACE/$IN_PATH"; fi',
+    ),
+    "github/codeql-action/upload-sarif": (
+        "sarif_file category ref sha",
+        'cp "$IN_SARIF_FILE" "$STAND_IN_STORE"; echo "$IN_CATEGORY $IN_REF $IN_SHA" > "$STAND_IN_STORE/scanned"',
+    ),
+    "actions/upload-pages-artifact": ("path", 'cp -a "$IN_PATH" "$STAND_IN_STORE/built"'),
+    "actions/deploy-pages": (
+        "artifact_name",
+        'mv "$STAND_IN_STORE/built" "$STAND_IN_STORE/pages"; echo "page_url=http://127.0.0.1/" >> "$GITHUB_OUTPUT"',
     ),
 }
 """What an action from elsewhere reads of its inputs, and does."""
@@ -75,10 +84,12 @@ def act(hub, tmp_path):
     subprocess.run([*GIT, "commit", "-q", "-m", "a"], cwd=source, check=True)
     replaced = []
     for number, pin in enumerate(sorted(pins())):
+        name, _, commit = pin.partition("@")
+        owner, repository, *below = name.split("/")
         folder = tmp_path / "actions" / str(number)
-        folder.mkdir(parents=True)
-        (folder / "action.yml").write_text(stub(*STUBS[pin.partition("@")[0]]))
-        replaced += ["--local-repository", f"{pin}={folder}"]
+        folder.joinpath(*below).mkdir(parents=True)
+        folder.joinpath(*below, "action.yml").write_text(stub(*STUBS[name]))
+        replaced += ["--local-repository", f"{owner}/{repository}@{commit}={folder}"]
 
     def run(workflow, event, payload, variables=(), **environ):
         (tmp_path / "event.json").write_text(json.dumps(payload))
@@ -101,6 +112,7 @@ def act(hub, tmp_path):
         calls = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         return done.returncode, calls, done.stdout + done.stderr
 
+    run.store = store
     run.artifacts = store / "artifacts" / str(RUN)
     run.source = source
     return run
@@ -117,7 +129,8 @@ def stub(inputs, script):
     names = inputs.split()
     lines = ["name: stub", "inputs:"]
     lines += [f"  {name}: {{default: ''}}" for name in names]
-    lines += ["outputs:", "  python-path: {value: '${{ steps.s.outputs.python-path }}'}"]
+    lines += ["outputs:"]
+    lines += [f"  {name}: {{value: '${{{{ steps.s.outputs.{name} }}}}'}}" for name in ("python-path", "page_url")]
     lines += ["runs:", "  using: composite", "  steps:", "    - id: s", "      shell: bash", "      env:"]
     lines += [f"        IN_{name.upper().replace('-', '_')}: ${{{{ inputs.{name} }}}}" for name in names]
     lines += [f"      run: {json.dumps(script)}"]
@@ -209,6 +222,34 @@ def test_a_pull_request_of_a_fork_is_checked_without_a_token_and_told_by_the_hal
     made = hub.emulator.ask("GET", f"/repos/{hub.repo}/commits/{sha}/check-runs")["check_runs"]
     assert [(each["name"], each["conclusion"]) for each in made] == [("d3bot", "failure")]
     assert [issue["title"] for issue in hub.issues()] == ["a change"], "c8: nothing is filed"
+
+
+def test_findings_of_a_pull_request_go_to_code_scanning_where_that_is_asked_for(hub, act):
+    hub.person("POST", "/issues", {"title": "a change"})
+    sha = hub.emulator.ask("GET", f"/repos/{hub.repo}/commits/main")["sha"]
+    hub.proxy.pulls = {1: pull(1, sha)}
+    checked(act.artifacts / "d3bot-check", ONE)
+    ended = event(sha=sha) | {"repository": {"default_branch": "main"}}
+    ended["workflow_run"] |= {"id": RUN, "conclusion": "failure"}
+    code, calls, said = act("pr-report.yml", "workflow_run", ended, ["D3BOT_SARIF=true"])
+    assert code == 0, said
+    assert [each["call"][0] for each in calls] == ["fetch", "post"], "nothing of d3bot runs beside the alerts' right"
+    (run,) = json.loads((act.store / "d3bot.sarif").read_text())["runs"]
+    assert [each["partialFingerprints"] for each in run["results"]] == [{"d3bot/v1": ONE.key}]
+    assert (act.store / "scanned").read_text() == f"d3bot refs/pull/1/head {sha}\n"
+
+
+@pytest.mark.parametrize(("asked", "published"), [("D3BOT_PAGES=true", True), ("D3BOT_PAGES=", False)])
+def test_the_last_nights_are_published_as_pages_where_that_is_asked_for(hub, act, last_night, asked, published):
+    last_night(ONE)
+    ended = {"workflow_run": {"id": LAST_NIGHT, "event": "schedule"}, "repository": {"default_branch": "main"}}
+    code, _, said = act("pages.yml", "workflow_run", ended, [asked])
+    assert code == 0, said
+    pages = act.store / "pages"
+    assert pages.exists() == published
+    if published:
+        assert ONE.key in (pages / "index.html").read_text()
+        assert ONE.key in (pages / "report.html").read_text()
 
 
 def test_without_a_build_command_a_pull_request_is_left_alone(act):

@@ -1,14 +1,17 @@
 """The scripts between the YAML and the command line: which call they make of their environment, and how it ends."""
 
+import hashlib
 import os
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / ".github/actions"
 
-BUILD_HALF = dict.fromkeys(("CONFIG", "HEAD", "BASELINE", "SHARDS", "KEY", "GOOD", "BAD"), "")
+BUILD_HALF = dict.fromkeys(("CONFIG", "HEAD", "BASELINE", "CHANGED", "SHARDS", "KEY", "GOOD", "BAD"), "")
 BUILD_HALF |= {"OUT": "run", "PARTS": "parts", "FAIL_ON_NEW": "true"}
 TOKEN_HALF = dict.fromkeys(("FAILED", "WORKFLOW", "BRANCH", "RUN_ID", "SARIF", "CONFIG"), "")
 TOKEN_HALF |= {"RUN_DIR": "run", "NAME": "d3bot-run", "REQUIRED": "false", "LABEL": "d3bot: run", "SITE": "site"}
@@ -49,6 +52,10 @@ def step(tmp_path):
         (
             {"COMMAND": "check", "D3BOT_BASE": "torch==1", "HEAD": "torch==2", "BASELINE": "abc"},
             ["check", "--base", "torch==1", "--head", "torch==2", "--baseline", "abc", "--out", "run"],
+        ),
+        (
+            {"COMMAND": "check", "D3BOT_BASE": "torch==1", "HEAD": "torch==2", "CHANGED": "a b"},
+            ["check", "--base", "torch==1", "--head", "torch==2", "--baseline", "", "--out", "run", "--changed", "a b"],
         ),
         (
             {"COMMAND": "retest", "D3BOT_PREVIOUS": "p", "KEY": "k", "D3BOT_BUILDS": "torch@nightly"},
@@ -106,6 +113,78 @@ def test_merge_takes_a_single_shard_that_was_unpacked_into_the_folder_itself(ste
     (tmp_path / "parts/run.json").write_text("{}")
     _, told, _ = step("build-half.sh", **(BUILD_HALF | {"COMMAND": "merge", "SHARDS": "1"}))
     assert told == ["merge", "parts", "--shards", "1", "--out", "run"]
+
+
+FULL = "0123456789abcdef" * 2 + "01234567"
+
+
+@pytest.mark.parametrize(
+    ("repository", "ref", "refused"),
+    [
+        ("", "", False),  # the action itself, without our workflows
+        ("o/library", "", False),  # d3bot's own repository
+        ("o/library", FULL, False),
+        ("o/d3bot", FULL, False),
+        ("o/d3bot", "", True),
+        ("o/d3bot", "main", True),
+        ("o/d3bot", "v1.2.3", True),
+        ("o/d3bot", FULL[:-1], True),
+        ("o/d3bot", f"{FULL}\n", True),
+        ("o/library", "main", True),
+    ],
+)
+def test_d3bot_comes_at_a_full_commit_or_not_at_all(step, repository, ref, refused):
+    given = {"FROM_REPOSITORY": repository, "FROM_REF": ref, "GITHUB_REPOSITORY": "o/library", "PYTHON": "no-python"}
+    code, said, _ = step("environment.sh", **given)
+    assert code == 2
+    assert ("D3BOT_REF: give the full SHA" in said) == refused
+    assert ("no-python is no Python" in said) != refused
+
+
+@pytest.fixture
+def checkout(step, tmp_path):
+    """A checkout of a d3bot that prints its arguments, its lock one wheel; returns a function that prepares it."""
+    root, wheels, name = tmp_path / "checkout", tmp_path / "wheels", "toy-1-py3-none-any.whl"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / name, "w") as wheel:
+        wheel.writestr("toy.py", "")
+        wheel.writestr("toy-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: toy\nVersion: 1\n")
+        wheel.writestr("toy-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("toy-1.dist-info/RECORD", "")
+    (root / "d3bot").mkdir(parents=True)
+    (root / "d3bot/__main__.py").write_text("import sys, toy\nprint('ours', *sys.argv[1:])\n")
+    (root / ".github/actions").mkdir(parents=True)
+    (root / ".github/actions/environment.sh").write_text((SCRIPTS / "environment.sh").read_text())
+    told = hashlib.sha256((wheels / name).read_bytes()).hexdigest()
+
+    def prepared(digest=told):
+        (root / ".github/requirements.txt").write_text(f"toy==1 --hash=sha256:{digest}\n")
+        mirror = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels, "PIP_CONFIG_FILE": os.devnull}
+        return step(root / ".github/actions/environment.sh", PYTHON=sys.executable, **mirror)
+
+    return prepared
+
+
+def test_the_environment_is_made_of_the_lock_once_and_runs_this_d3bot_alone(checkout, tmp_path):
+    code, said, outputs = checkout()
+    assert code == 0, said
+    strangers = tmp_path / "strangers/d3bot"
+    strangers.mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py"):
+        (strangers / name).write_text("print('not ours')")
+    environ = os.environ | {"PYTHONPATH": str(strangers.parent)}
+    done = subprocess.run([outputs["exe"], "run"], cwd=strangers.parent, env=environ, capture_output=True, text=True)
+    assert done.stdout == "ours run\n", done.stderr
+    (kept := Path(outputs["exe"]).parents[1] / "kept").touch()
+    assert checkout()[0] == 0
+    assert kept.exists()
+
+
+def test_a_package_that_is_not_the_locked_one_is_not_installed(checkout):
+    code, said, outputs = checkout(digest="0" * 64)
+    assert code != 0
+    assert outputs == {}
+    assert "hash" in said.lower()
 
 
 OWN = ["--workflow", "night.yml", "--branch", "trunk"]
@@ -178,6 +257,7 @@ def test_both_sides_are_built_and_the_baseline_is_the_merge_base(step, fork, tmp
     code, _, outputs = step("fork-builds.sh", **builds(fork, BUILD_COMMAND=command))
     assert code == 0
     assert outputs["merge-base"] == fork["merge-base"]
+    assert Path(outputs["changed"]).read_text() == "torch/c.cpp\n"
     assert Path(outputs["base"]).read_text().strip() == fork["merge-base"]
     assert Path(outputs["head"]).read_text().strip() == fork["head"]
 

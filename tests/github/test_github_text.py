@@ -176,6 +176,12 @@ def test_d6_a_check_of_some_settings_says_which():
     assert "Only settings" not in check_markdown(check(outcome="same"))
 
 
+def test_d8_a_check_says_what_the_change_touches_and_so_had_more_cases():
+    body = check_markdown(check(outcome="same", touched=("fsdp2", "hsdp")))
+    assert "The change touches the code of `fsdp2`, `hsdp`: their settings came first" in body
+    assert "The change touches" not in check_markdown(check(outcome="same"))
+
+
 def test_d7_a_head_that_breaks_one_thing_and_mends_another_is_mixed_and_counts_as_worse():
     seen = check(outcome="mixed", worse=(Row(key=KEY, title="new"),), fixed=2)
     assert seen.is_worse

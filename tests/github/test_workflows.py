@@ -135,6 +135,15 @@ def test_checkouts_leave_no_token_behind(path):
             assert step["with"]["persist-credentials"] is False
 
 
+@workflows
+def test_d3bot_is_taken_from_where_the_actions_check_that_it_is_a_commit(path):
+    taken = [step["with"] for step in steps_of(path) if step.get("with", {}).get("path") == ".d3bot"]
+    for each in taken:
+        assert (each["repository"], each["ref"]) == ("${{ env.FROM_REPOSITORY }}", "${{ env.FROM_REF }}")
+    if taken:
+        assert read(path)["env"].keys() == {"FROM_REPOSITORY", "FROM_REF"}
+
+
 def test_the_schedule_is_off_the_hour():
     minute = read(ROOT / ".github/workflows/nightly.yml")["on"]["schedule"][0]["cron"].split()[0]
     assert int(minute) % 15

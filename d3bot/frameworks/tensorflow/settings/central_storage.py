@@ -46,5 +46,10 @@ FAMILY = Family(
     context=_context,
     rounding=rounding,
     standing=(),
+    files=(
+        "tensorflow/python/distribute/central_storage_strategy.py",
+        "tensorflow/python/distribute/parameter_server_strategy.py",
+        "tensorflow/python/distribute/ps_values.py",
+    ),
     cost=8.0,
 )

@@ -74,5 +74,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     standing=(),
+    files=("tensorflow/dtensor/",),
     cost=10.0,
 )

@@ -123,5 +123,10 @@ FAMILY = Family(
         "mirrored(replicas=3, ops=hierarchical)",
         "mirrored(replicas=2, ops=collective)",
     ),
+    files=(
+        "tensorflow/python/distribute/mirrored_",
+        "tensorflow/python/distribute/cross_device_",
+        "tensorflow/python/distribute/shared_variable_creator.py",
+    ),
     cost=8.0,
 )

@@ -91,5 +91,13 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     standing=(),
+    files=(
+        "tensorflow/python/distribute/collective_",
+        "tensorflow/python/distribute/cross_device_",
+        "tensorflow/python/distribute/multi_worker_util.py",
+        "tensorflow/python/distribute/cluster_resolver/",
+        "tensorflow/python/ops/collective_ops.py",
+        "tensorflow/core/common_runtime/ring_",
+    ),
     cost=24.0,
 )

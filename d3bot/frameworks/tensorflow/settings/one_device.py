@@ -45,5 +45,6 @@ FAMILY = Family(
     context=_context,
     rounding=rounding,
     standing=("one_device",),
+    files=("tensorflow/python/distribute/one_device_strategy.py",),
     cost=6.0,
 )

@@ -83,5 +83,11 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     standing=("parameter_server(workers=1)", "parameter_server(workers=2)"),
+    files=(
+        "tensorflow/python/distribute/parameter_server_strategy",
+        "tensorflow/python/distribute/ps_values.py",
+        "tensorflow/python/distribute/sharded_variable.py",
+        "tensorflow/python/distribute/coordinator/",
+    ),
     cost=5.0,
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.tensorflow.settings import mirrored
 from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle, replicas_of
 from d3bot.spec import Case, Setting
 
@@ -80,5 +81,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     standing=(),
+    files=(*mirrored.FAMILY.files, "tensorflow/python/checkpoint/"),
     cost=16.0,
 )

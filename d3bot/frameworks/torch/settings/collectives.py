@@ -204,5 +204,10 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     standing=(),
+    files=(
+        "torch/distributed/nn/",
+        "torch/distributed/_functional_collectives",
+        "torch/csrc/distributed/c10d/Functional",
+    ),
     cost=1.3,
 )

@@ -77,5 +77,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     standing=(),
+    files=("torch/distributed/tensor/experimental/",),
     cost=2.0,
 )

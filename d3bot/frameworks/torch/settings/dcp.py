@@ -120,5 +120,6 @@ FAMILY = Family(
     exact=_exact,
     context=_context,
     standing=("dcp(world=2, onto=3)",),
+    files=("torch/distributed/checkpoint/", "torch/distributed/_state_dict_utils.py"),
     cost=2.0,
 )

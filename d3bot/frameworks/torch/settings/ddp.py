@@ -245,5 +245,12 @@ FAMILY = Family(
         "ddp(world=2, comm_hook=allreduce)",
         "ddp(world=2, join=initial)",
     ),
+    files=(
+        "torch/nn/parallel/distributed.py",
+        "torch/distributed/algorithms/ddp_comm_hooks/",
+        "torch/distributed/algorithms/join.py",
+        "torch/csrc/distributed/c10d/reducer",
+        "torch/csrc/distributed/c10d/default_comm_hooks",
+    ),
     cost=1.0,
 )

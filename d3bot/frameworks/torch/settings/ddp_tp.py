@@ -60,5 +60,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     standing=(),
+    files=(*ddp.FAMILY.files, *tp.FAMILY.files, "torch/distributed/device_mesh.py"),
     cost=3.0,
 )

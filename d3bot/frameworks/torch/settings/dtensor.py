@@ -127,5 +127,6 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     standing=("dtensor(world=2)",),
+    files=("torch/distributed/tensor/",),
     cost=3.0,
 )

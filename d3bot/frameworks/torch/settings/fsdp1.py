@@ -130,5 +130,16 @@ FAMILY = Family(
     exact=exact_data_parallel,
     context=_context,
     standing=("fsdp1(world=2)", "fsdp1(world=2, no_sync=true, sharding=mixed)"),
+    files=(
+        "torch/distributed/fsdp/fully_sharded_data_parallel.py",
+        "torch/distributed/fsdp/_flat_param.py",
+        "torch/distributed/fsdp/_runtime_utils.py",
+        "torch/distributed/fsdp/_init_utils.py",
+        "torch/distributed/fsdp/_exec_order_utils.py",
+        "torch/distributed/fsdp/_unshard_param_utils.py",
+        "torch/distributed/fsdp/_wrap_utils.py",
+        "torch/distributed/fsdp/wrap.py",
+        "torch/distributed/fsdp/sharded_grad_scaler.py",
+    ),
     cost=1.6,
 )

@@ -170,5 +170,6 @@ FAMILY = Family(
         "fsdp2(world=2, no_sync=true, reshard_after_forward=false, wrap=root)",
         "fsdp2(world=2, shard_dim=1)",
     ),
+    files=("torch/distributed/fsdp/_fully_shard/",),
     cost=1.6,
 )

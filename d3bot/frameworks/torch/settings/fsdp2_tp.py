@@ -98,5 +98,6 @@ FAMILY = Family(
     exact=exact,
     context=context,
     standing=("fsdp2_tp(world=4)",),
+    files=(*fsdp2.FAMILY.files, *tp.FAMILY.files, "torch/distributed/device_mesh.py"),
     cost=3.0,
 )

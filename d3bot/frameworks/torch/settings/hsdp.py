@@ -62,5 +62,6 @@ FAMILY = Family(
     context=_context,
     rounding=precision.rounding,
     standing=("hsdp(world=4, all_reduce_last=true)",),
+    files=(*fsdp2.FAMILY.files, "torch/distributed/device_mesh.py"),
     cost=1.8,
 )

@@ -44,5 +44,6 @@ FAMILY = Family(
     exact=_PLAIN.exact,
     context=_context,
     standing=(),
+    files=_PLAIN.files,
     cost=_PLAIN.cost,
 )

@@ -185,5 +185,6 @@ FAMILY = Family(
     exact=_exact,
     context=context,
     standing=("pp(world=2)",),
+    files=("torch/distributed/pipelining/",),
     cost=1.2,
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from d3bot.frameworks.base import Family, Option
-from d3bot.frameworks.torch.settings import pp
+from d3bot.frameworks.torch.settings import ddp, pp
 from d3bot.frameworks.torch.settings.common import world_of
 from d3bot.spec import ArrayName, Case, Setting
 
@@ -91,5 +91,6 @@ FAMILY = Family(
     exact=exact,
     context=lambda case, setting: context(case, setting, "ddp"),
     standing=(),
+    files=(*pp.FAMILY.files, *ddp.FAMILY.files),
     cost=1.5,
 )

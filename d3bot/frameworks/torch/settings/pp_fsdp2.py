@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from d3bot.frameworks.base import Family
-from d3bot.frameworks.torch.settings import fsdp2, pp_ddp
+from d3bot.frameworks.torch.settings import fsdp2, pp, pp_ddp
 from d3bot.frameworks.torch.settings.common import layer_units
 from d3bot.spec import ArrayName, Case, Setting
 
@@ -36,5 +36,6 @@ FAMILY = Family(
     exact=_exact,
     context=_context,
     standing=(),
+    files=(*pp.FAMILY.files, *fsdp2.FAMILY.files),
     cost=1.8,
 )

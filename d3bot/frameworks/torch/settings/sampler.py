@@ -113,5 +113,6 @@ FAMILY = Family(
     exact=_exact,
     context=_context,
     standing=("sampler(world=3)",),
+    files=("torch/utils/data/distributed.py", *ddp.FAMILY.files),
     cost=1.1,
 )

@@ -205,5 +205,6 @@ FAMILY = Family(
     rounding=lambda case, setting: _LOWER[str(setting.get("comms", "none"))][1],
     standing=(),
     needs="torchrec",
+    files=("torchrec/",),
     cost=2.0,
 )

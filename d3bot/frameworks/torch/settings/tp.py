@@ -139,5 +139,6 @@ FAMILY = Family(
     obstacle=obstacle,
     context=context,
     standing=("tp(world=2)",),
+    files=("torch/distributed/tensor/",),
     cost=2.5,
 )

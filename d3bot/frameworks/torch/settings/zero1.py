@@ -71,5 +71,6 @@ FAMILY = Family(
     exact=exact_data_parallel,
     context=_context,
     standing=("zero1(world=2, group=tail)", "zero1(world=3, parameters_as_bucket_view=true)"),
+    files=("torch/distributed/optim/zero_redundancy_optimizer.py", *ddp.FAMILY.files),
     cost=1.1,
 )
