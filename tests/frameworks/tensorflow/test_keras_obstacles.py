@@ -177,7 +177,6 @@ def test_the_standing_settings_are_canonical() -> None:
         "mirrored(replicas=2)",
         "mirrored(replicas=3)",
         "mirrored(replicas=2, ops=hierarchical)",
-        "mirrored(replicas=3, ops=hierarchical)",
         "mirrored(replicas=2, ops=collective)",
         "parameter_server(workers=1)",
         "parameter_server(workers=2)",

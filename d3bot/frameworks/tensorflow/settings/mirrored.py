@@ -116,11 +116,10 @@ FAMILY = Family(
     obstacle=_obstacle,
     context=_context,
     rounding=rounding,
-    standing=(
+    standing=(  # not ops=hierarchical on 3: it loses a replica in every case (docs/found.md), which one seed shows
         "mirrored(replicas=2)",
         "mirrored(replicas=3)",
         "mirrored(replicas=2, ops=hierarchical)",
-        "mirrored(replicas=3, ops=hierarchical)",
         "mirrored(replicas=2, ops=collective)",
     ),
     files=(
