@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ from d3bot.cli_options import (
     SettingGlobs,
     Workers,
 )
-from d3bot.config import Config, default_workers, load_config
+from d3bot.config import FILE, Config, default_workers, load_config
 from d3bot.doctor import Check, diagnose, preflight
 from d3bot.flow.bisect import bisect_source
 from d3bot.flow.evidence import known_findings
@@ -45,15 +45,16 @@ from d3bot.flow.listing import LISTS, listing
 from d3bot.flow.night import run_night
 from d3bot.flow.outcome import EXIT_CODES, verdict_of
 from d3bot.flow.pages import render_site
+from d3bot.flow.plan_file import PLAN
 from d3bot.flow.reference import write_pages
-from d3bot.flow.replay import as_script, load_trial, promote_finding, replay_trial, trace_trials
+from d3bot.flow.replay import as_script, load_trial, own_build, promote_finding, replay_trial, trace_trials
 from d3bot.flow.resume import told_before
 from d3bot.flow.shrinking import shrink_trial
 from d3bot.github.actions import group
 from d3bot.history.changes import NEWS, other_names
 from d3bot.history.compared import compare_folders
 from d3bot.history.run_files import check_folder
-from d3bot.report.terminal import print_changes
+from d3bot.report.terminal import print_changes, print_rows, teller
 from d3bot.report.trace import as_plain, print_trace
 from d3bot.spec import SpecError
 from d3bot.templates import data_folder
@@ -145,8 +146,10 @@ def run(
         with group(sys.stderr if as_json else sys.stdout, "d3bot run", in_actions() and not quiet):
             night = run_night(loaded, folder, console, resume)
     except KeyboardInterrupt:
+        begun = (folder / PLAN).exists()
+        done = f"what is done is in {folder}. Go on with: d3bot run --resume --out {folder}"
         print(
-            f"\nd3bot: stopped; what is done is in {folder}. Go on with: d3bot run --resume --out {folder}",
+            f"\nd3bot: stopped; {done if begun else 'nothing was run yet, give the same command again'}",
             file=sys.stderr,
         )
         raise typer.Exit(3) from None
@@ -160,17 +163,22 @@ def run(
 def replay(
     source: Annotated[Path, typer.Argument(metavar="SEED|FINDING|CASE", help="A seed file or a finding folder.")],
     setting: OneSetting = None,
-    build: Annotated[str | None, typer.Option("--build", "-b", help="Build spec.")] = None,
+    build: Annotated[
+        str | None,
+        typer.Option("--build", "-b", help="Build spec (default: a finding's own, else the pinned release)."),
+    ] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Name the first layer and collective after which ranks and reference part.")
     ] = False,
     as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
     config: ConfigFile = None,
 ) -> None:
     """Run one case again under its settings and print each verdict; exit 1 if one fails."""
-    trials, loaded = load_trial(source, setting), load_config(config)
-    followed = trace_trials(trials, build, loaded) if trace else []
-    verdicts = [item.verdict for item in followed] if trace else replay_trial(trials, build, loaded)
+    trials, loaded, log = load_trial(source, setting), load_config(config), _log(quiet)
+    used = build or own_build(source)
+    followed = trace_trials(trials, used, loaded, log) if trace else []
+    verdicts = [item.verdict for item in followed] if trace else replay_trial(trials, used, loaded, log)
     if as_json:
         shown = [verdict.model_dump(mode="json", by_alias=True) for verdict in verdicts]
         for entry, item in zip(shown, followed, strict=False):
@@ -210,13 +218,8 @@ def bisect(
     An end that is left out is the newest there is.  Exit code 3 if no answer could be had.
     """
     loaded = _config(config, confirmations=times)
-    progress = Console(stderr=True, highlight=False, quiet=quiet)
-
-    def log(line: str) -> None:
-        progress.print(line, markup=False, soft_wrap=True)
-
     try:
-        result = bisect_source(source, good, bad, setting, build, loaded, log, out)
+        result = bisect_source(source, good, bad, setting, build, loaded, _log(quiet), out)
     except KeyboardInterrupt:
         print("\nd3bot: stopped; the answers so far are kept, and the same command goes on there", file=sys.stderr)
         raise typer.Exit(3) from None
@@ -245,15 +248,16 @@ def shrink(
     seconds: Annotated[float, typer.Option(help="Time to take things away for.")] = 120.0,
     workers: Workers = None,
     as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
     config: ConfigFile = None,
 ) -> None:
     """Make a failing trial of a run smaller; what is interrupted leaves the smallest so far and goes on from there."""
     run_dir, _, trial = source.rpartition(":")
     if not run_dir or not trial:
         raise SpecError(f"shrink {source}: write RUN:TRIAL, a run folder and a trial of its verdicts.jsonl")
-    count = workers or default_workers()
+    count, loaded = workers or default_workers(), load_config(config)
     try:
-        result = shrink_trial(Path(run_dir), trial, out, build or "", load_config(config), count, seconds)
+        result = shrink_trial(Path(run_dir), trial, out, build or "", loaded, count, seconds, _log(quiet))
     except KeyboardInterrupt:
         _say(f"stopped; the smallest trial so far is in {out}. Give the same command to go on")
         raise typer.Exit(3) from None
@@ -290,11 +294,12 @@ def compare(
 def report(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("site"),
+    as_json: JsonFlag = False,
 ) -> None:
     """Render the pages of a run anew from its data, read as hostile: index.html, the last nights, and report.html."""
     check_folder(run_folder)
     render_site(run_folder, out)
-    print(out / "index.html")
+    _path(out / "index.html", as_json)
 
 
 @app.command("docs")
@@ -313,11 +318,11 @@ def list_command(
     seeds: SeedsFolder = None,
 ) -> None:
     """List what there is: settings, layers, seeds or contracts."""
-    rows = listing(what, Path(seeds) if seeds else data_folder("seeds"))
+    rows = listing(what, Path(seeds) if seeds else _own_seeds())
     if as_json:
         print(json.dumps(rows, indent=1))
-        return
-    _table(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
+    else:
+        print_rows(out_console, rows, LISTS[what])
 
 
 @app.command()
@@ -325,9 +330,10 @@ def promote(
     finding: Annotated[Path, typer.Argument(metavar="FINDING", help="A finding folder.")],
     seeds: Annotated[Path, typer.Option(help="Folder of seeds to add to.")] = Path("seeds"),
     name: Annotated[str | None, typer.Option(help="Name of the seed (default: from the key).")] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Make a finding a seed, so that every run tries it."""
-    print(promote_finding(finding, seeds, name))
+    _path(promote_finding(finding, seeds, name), as_json)
 
 
 @app.command()
@@ -335,7 +341,10 @@ def doctor(as_json: JsonFlag = False, config: ConfigFile = None) -> None:
     """Say what this machine can and cannot test, and what to mend; exit 3 if something must be mended."""
     loaded = _config(config)
     told = json.dumps(loaded.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
-    checks = [*diagnose(loaded.cache, loaded.out or Path.cwd()), Check("configuration", True, told)]
+    file = config or Path(FILE)
+    where = f"{file}, variables and this machine" if file.exists() else f"no {FILE}; variables and this machine"
+    resolved = Check("configuration", True, f"{where} give {told}; the rest is default")
+    checks = [*diagnose(loaded.cache, loaded.out or Path.cwd()), resolved]
     if as_json:
         rows = [{"name": c.name, "ok": c.ok, "detail": c.detail, "mend": c.mend} for c in checks]
         print(json.dumps(rows, indent=1))
@@ -357,10 +366,11 @@ def recall(
     seed: Annotated[int, typer.Option(help="Seed of the fresh cases.")] = 0,
     workers: Workers = None,
     as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Plant each fault in a stock build and see whether, and how fast, it is found."""
     loaded = _config(None, builds=build or None, seeds=seeds, seed=seed, workers=workers)
-    rows = bench_recall(loaded, faults, only or [], cap, Console(stderr=True, highlight=False))
+    rows = bench_recall(loaded, faults, only or [], cap, _progress(quiet))
     if as_json:
         print(json.dumps({"faults": [row.as_json() for row in rows]}, indent=1))
         return
@@ -390,10 +400,11 @@ def findings(
     seed: Annotated[int, typer.Option(help="Seed of the fresh cases.")] = 0,
     workers: Workers = None,
     as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Plant each fault in a stock build and see how many findings it makes, under which names, how long."""
     loaded = _config(None, builds=build or None, seeds=seeds, settings=settings or None, seed=seed, workers=workers)
-    rows = bench_findings(loaded, faults, only or [], cap, keep, Console(stderr=True, highlight=False))
+    rows = bench_findings(loaded, faults, only or [], cap, keep, _progress(quiet))
     if as_json:
         print(json.dumps([row.as_json() for row in rows], indent=1))
     for text in told(rows):
@@ -408,10 +419,11 @@ def noise(
     seed: Seed = None,
     workers: Workers = None,
     as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Run fresh trials on a healthy build: every non-pass by key, and how close passes come to their bounds."""
     loaded = _config(None, builds=build or None, settings=settings or None, seed=seed, workers=workers)
-    report = bench_noise(loaded, trials, Console(stderr=True, highlight=False))
+    report = bench_noise(loaded, trials, _progress(quiet))
     print(json.dumps(report.as_json(), indent=1) if as_json else report.as_text())
     raise typer.Exit(1 if report.failing else 0)
 
@@ -424,10 +436,11 @@ def speed(
     settings: SettingGlobs = None,
     seed: Seed = None,
     as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Time the same trials by the engine and as scripts by themselves."""
     loaded = _config(None, builds=build or None, settings=settings or None, seed=seed)
-    report = bench_speed(loaded, trials, scripts, Console(stderr=True, highlight=False))
+    report = bench_speed(loaded, trials, scripts, _progress(quiet))
     data = report.as_json()
     if as_json:
         print(json.dumps(data, indent=1))
@@ -450,10 +463,11 @@ def d3(
     seed: Annotated[int, typer.Option(help="Seed of the models.")] = 0,
     workers: Workers = None,
     as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Compare D3's models, settings and rule with ours: found, missed and false alarms of both rules on both."""
     loaded = _config(None, builds=build or None, seeds=seeds, seed=seed, workers=workers, fresh=fresh)
-    rows = bench_d3(loaded, faults, only or [], Console(stderr=True, highlight=False))
+    rows = bench_d3(loaded, faults, only or [], _progress(quiet))
     if as_json:
         print(json.dumps([row.as_json() for row in rows], indent=1))
         return
@@ -501,6 +515,19 @@ def main() -> None:
     sys.exit(code or 0)
 
 
+def _path(path: Path, as_json: bool) -> None:
+    print(json.dumps({"path": str(path)}) if as_json else path)
+
+
+def _log(quiet: bool) -> Callable[[str], None]:
+    """Return what tells progress where the result goes to stdout."""
+    return teller(_progress(quiet))
+
+
+def _progress(quiet: bool) -> Console:
+    return Console(stderr=True, highlight=False, quiet=quiet)
+
+
 def _say(text: str) -> None:
     print(f"d3bot: {' '.join(text.split())}", file=sys.stderr)
 
@@ -514,9 +541,14 @@ def _config(file: Path | None, told: Mapping[str, Any] | None = None, **given: A
         loaded = loaded.model_copy(update={"workers": default_workers()})
     if not loaded.builds:
         loaded = loaded.model_copy(update={"builds": tuple(PINNED.values())})
-    if "seeds" not in loaded.model_fields_set and not Path("seeds").is_dir():
-        loaded = loaded.model_copy(update={"seeds": data_folder("seeds")})
+    if "seeds" not in loaded.model_fields_set:
+        loaded = loaded.model_copy(update={"seeds": _own_seeds()})
     return loaded
+
+
+def _own_seeds() -> Path:
+    """Return the seeds of the working folder, or d3bot's own where it has none."""
+    return Path("seeds") if Path("seeds").is_dir() else data_folder("seeds")
 
 
 def _file(run_folder: Path, tracker: Path, file_all: bool, known: dict[str, str], console: Console) -> None:

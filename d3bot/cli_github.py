@@ -5,7 +5,7 @@ import os
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -47,7 +47,7 @@ from d3bot.history.folder import RunWriter
 from d3bot.history.run_files import check_folder
 from d3bot.report.check import check_markdown, title_of_check
 from d3bot.report.facts import headline
-from d3bot.report.terminal import print_summary
+from d3bot.report.terminal import print_summary, teller
 from d3bot.spec import Run, SpecError
 from d3bot.templates import data_folder
 from d3bot.tracker.base import Tracker
@@ -213,6 +213,7 @@ def post(
     name: Annotated[str, typer.Option(help="Name of the check run.")] = "d3bot",
     sarif_out: Annotated[Path | None, typer.Option("--sarif", help="Also write the findings as SARIF.")] = None,
     config: ConfigFile = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Report a check, read as hostile data, to its pull request: one sticky comment and a check run.
 
@@ -243,7 +244,7 @@ def post(
     for what, posted in told.items():
         _log(f"{what}: {posted.what}{': ' + posted.reason if posted.reason else ''}")
     write_summary(place.summary, _refusals(told))
-    write_outputs(place.output, {"pull": str(pull.number), "verdict": result.outcome})
+    _outputs(place, {"pull": str(pull.number), "verdict": result.outcome}, as_json)
 
 
 def command_command(
@@ -251,6 +252,7 @@ def command_command(
         Path | None, typer.Argument(metavar="EVENT.json", help="Payload of the issue_comment event.")
     ] = None,
     config: ConfigFile = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Carry out the `/d3bot ...` commands of a comment and answer them; a request for a job becomes outputs."""
     loaded = load_config(config)
@@ -260,7 +262,7 @@ def command_command(
     tracker = GitHubTracker(client, _naming(loaded.tracker), f"comment-{place.run_id}", loaded.templates)
     handled = handle(client, tracker, payload, loaded.tracker.login, loaded.templates)
     _log(handled.what)
-    write_outputs(place.output, {"action": "", "issue": "", "key": "", "from": "", "to": "", **handled.request})
+    _outputs(place, {"action": "", "issue": "", "key": "", "from": "", "to": "", **handled.request}, as_json)
 
 
 def fetch(
@@ -270,6 +272,7 @@ def fetch(
     branch: Annotated[str, typer.Option(help="Its branch.")] = "main",
     name: Annotated[str, typer.Option(help="Name of the artifact.")] = "d3bot-run",
     required: Annotated[bool, typer.Option("--required", help="Exit 3 if there is none.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Download a run folder from an artifact and unpack it as hostile data; "there is none" is an answer."""
     place = place_of(os.environ)
@@ -282,7 +285,7 @@ def fetch(
         else fetch_latest(client, workflow, branch, name, out)
     )
     _log(f"{'fetched' if fetched.folder else 'nothing to fetch'}: {fetched.reason}")
-    write_outputs(place.output, {"found": "true" if fetched.folder else "false", "run-dir": str(fetched.folder or "")})
+    _outputs(place, {"found": "true" if fetched.folder else "false", "run-dir": str(fetched.folder or "")}, as_json)
     if fetched.folder is None and required:
         raise typer.Exit(3)
 
@@ -292,6 +295,7 @@ def approved_command(
         Path | None, typer.Argument(metavar="EVENT.json", help="Payload of the pull request event.")
     ] = None,
     label: Annotated[str, typer.Option(help="The label that lets a commit run.")] = "d3bot: run",
+    as_json: JsonFlag = False,
 ) -> None:
     """Say whether a maintainer's label lets this very commit of a fork run on our runners; exit 1 if not."""
     place = place_of(os.environ)
@@ -299,7 +303,7 @@ def approved_command(
     ok, reason = approved(Client(place, _own_repo(place), log=_log), payload, label)
     _log(reason)
     sha = str(((payload.get("pull_request") or {}).get("head") or {}).get("sha", "")) if ok else ""
-    write_outputs(place.output, {"approved": "true" if ok else "false", "sha": sha})
+    _outputs(place, {"approved": "true" if ok else "false", "sha": sha}, as_json)
     raise typer.Exit(0 if ok else 1)
 
 
@@ -314,12 +318,14 @@ def retest_command(
     times: Annotated[int, typer.Option(help="Fresh processes.", min=1, max=20)] = 3,
     config: ConfigFile = None,
     as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Run the script of a finding on a build; leave a run folder that `d3bot file` acts on by the usual rules."""
     folder = find_known(run_folder, key)
     loaded = load_config(config, cli={"builds": build or None})
     framework = folder.finding.build.framework
-    found = resolved(first_of(loaded.builds, framework), loaded, _log, framework)
+    progress = teller(Console(stderr=True, highlight=False, quiet=quiet))
+    found = resolved(first_of(loaded.builds, framework), loaded, progress, framework)
     if found.framework != framework:
         raise SpecError(f"--build {found.spec}: is {found.framework}, the finding is of {framework}")
     started = datetime.now(UTC)
@@ -448,6 +454,13 @@ def _decisions_markdown(decisions: Sequence[Decision], beat: str) -> str:
     rows = "".join(f"| {each.action} | {code(each.key)} | {plain(each.reason)} |\n" for each in decisions)
     table = f"| decision | key | why |\n|---|---|---|\n{rows}" if rows else "Nothing to decide.\n"
     return f"### Filing\n\n{table}" + (f"\n{plain(beat)}\n" if beat else "")
+
+
+def _outputs(place: Place, values: Mapping[str, str], as_json: bool) -> None:
+    """Tell what came of a command to the step of Actions that it is, and to a machine that asks for it."""
+    write_outputs(place.output, values)
+    if as_json:
+        print(json.dumps(values, indent=1))
 
 
 def _log(text: str) -> None:

@@ -1,12 +1,18 @@
 """What a person meets at the command line: each mistake is one line on stderr that says what, where and the mend."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from d3bot.cli import app
 from d3bot.spec import Build
 
 SEED = """comment = "a test"
@@ -23,9 +29,14 @@ units = 3
 """
 
 
-def d3bot(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def d3bot(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "d3bot", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "d3bot", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | variables,
     )
 
 
@@ -111,3 +122,127 @@ def test_a_seed_is_replayed_and_printed_as_a_script(torch_build: Build, tmp_path
     by_hand = subprocess.run([torch_build.python, "repro.py"], cwd=tmp_path, capture_output=True, text=True)
     assert by_hand.returncode == 0, by_hand.stderr
     assert "d3bot" not in printed.stdout.split('"""')[2]
+
+
+COMMANDS = {
+    **{name: command for name, command in get_command(app).commands.items() if name != "bench"},
+    **{f"bench {name}": command for name, command in get_command(app).commands["bench"].commands.items()},
+}
+NO_JSON = {
+    "script": "what it prints is the program",
+    "plan": "what it prints is JSON, always",
+    "docs": "for the checkout; a path a line",
+}
+LOUD = (
+    "run",
+    "check",
+    "merge",
+    "replay",
+    "shrink",
+    "bisect",
+    "retest",
+    *(n for n in COMMANDS if n.startswith("bench")),
+)
+"""Commands that tell what they are doing while they work."""
+
+
+def options(name: str) -> set[str]:
+    return {option for parameter in COMMANDS[name].params for option in parameter.opts}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_speaks_json_and_who_tells_progress_can_be_quiet(name: str) -> None:
+    assert ("--json" in options(name)) == (name not in NO_JSON)
+    assert ("--quiet" in options(name)) == (name in LOUD)
+    assert COMMANDS[name].help
+
+
+def test_no_color_is_honoured(tmp_path: Path) -> None:
+    coloured = d3bot("list", "layers", cwd=tmp_path, FORCE_COLOR="1")
+    plain = d3bot("list", "layers", cwd=tmp_path, FORCE_COLOR="1", NO_COLOR="1")
+    piped = d3bot("list", "layers", cwd=tmp_path)
+    assert "\x1b[" in coloured.stdout
+    assert not re.search(r"\x1b\[[0-9;]*[34][0-7]m", plain.stdout), "a colour"
+    assert "\x1b" not in piped.stdout
+
+
+@pytest.mark.parametrize("what", ["settings", "layers", "seeds", "contracts"])
+def test_lists_fit_into_eighty_columns(what: str, tmp_path: Path) -> None:
+    done = d3bot("list", what, cwd=tmp_path, COLUMNS="80", FORCE_COLOR="1")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
+    assert max(map(len, shown)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["d3bot", "bi"], {"bisect"}),
+        (["d3bot", "bench", "re"], {"recall"}),
+        (["d3bot", "list", "se"], {"settings", "seeds"}),
+        (["d3bot", "run", "--settings", "fsdp2("], {"fsdp2(world=2)"}),
+        (["d3bot", "replay", "seed.toml", "--setting", "one_d"], {"one_device"}),
+    ],
+)
+def test_the_shell_completes_commands_lists_and_settings(typed: list[str], offered: set[str], tmp_path: Path) -> None:
+    code = "import sys; sys.argv[0] = 'd3bot'; from d3bot.cli import main; main()"
+    asked = {"_D3BOT_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(typed), "COMP_CWORD": str(len(typed) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=os.environ | asked
+    )
+    assert offered <= set(done.stdout.split("\n")), done.stdout + done.stderr
+    assert all(line.startswith(typed[-1]) for line in done.stdout.split("\n") if line)
+
+
+def test_the_doctor_says_what_the_configuration_comes_to_and_what_must_be_mended(tmp_path: Path) -> None:
+    (tmp_path / "d3bot.toml").write_text("fresh = 7\ncache = 'cache'\n")
+    done = d3bot("doctor", "--json", cwd=tmp_path, D3BOT_STALE_DAYS="3")
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert done.returncode == (3 if any(check["ok"] is False for check in checks.values()) else 0)
+    assert {"system", "python", "memory", "ports", "GPUs", "NCCL", "environments"} <= checks.keys()
+    assert "d3bot.toml" in checks["configuration"]["detail"]
+    assert '"fresh": 7' in checks["configuration"]["detail"]
+    assert '"stale_days": 3' in checks["configuration"]["detail"]
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    broken = d3bot("doctor", cwd=tmp_path)
+    assert broken.returncode == 3
+    assert re.search(
+        r"^FAIL disk for environments: cache: cannot be written .*\(mend its permissions", broken.stdout, re.M
+    )
+
+
+def test_ctrl_c_keeps_everything_and_says_how_to_go_on(torch_build: Build, tmp_path: Path) -> None:
+    chosen = ["--build", f"python:{torch_build.python}", "--seeds", "none", "--settings", "ddp(world=2)"]
+    began = [sys.executable, "-m", "d3bot", "run", *chosen, "--fresh", "16", "--seed", "3", "--out", "out"]
+    with subprocess.Popen(began, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        verdicts = tmp_path / "out" / "verdicts.jsonl"
+        ends = time.monotonic() + 120
+        while time.monotonic() < ends and not (verdicts.exists() and verdicts.read_bytes().count(b"\n") > 2):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert told.strip() == "d3bot: stopped; what is done is in out. Go on with: d3bot run --resume --out out"
+    done_before = verdicts.read_bytes()
+    assert done_before.count(b"\n") > 2
+
+    resume = told.split("Go on with: d3bot ")[1].split()
+    quiet = d3bot(*resume, "--quiet", cwd=tmp_path)
+    assert quiet.returncode == 0, quiet.stderr
+    assert quiet.stdout.splitlines() == [
+        "nothing new",
+        "report: out/report.html",
+    ]
+    assert verdicts.read_bytes().startswith(done_before)
+
+    machine = d3bot(*resume, "--json", cwd=tmp_path)
+    assert json.loads(machine.stdout)["verdict"] == "nothing-new"
+    assert "16 of 16 trials are there already" in machine.stderr
+
+    step = d3bot(*resume, cwd=tmp_path, GITHUB_RUN_ID="1", GITHUB_OUTPUT="", GITHUB_STEP_SUMMARY="")
+    lines = step.stdout.splitlines()
+    assert lines[0] == "::group::d3bot run"
+    assert "::endgroup::" in lines
+    assert "\x1b" not in step.stdout
+    assert lines.index("::endgroup::") < lines.index("report: out/report.html"), (
+        "the result stands outside of the group"
+    )

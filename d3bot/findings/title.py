@@ -33,6 +33,8 @@ _LATER = {
     "predict": "predictions",
 }
 _UNEXPLAINED = "no known pattern"
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Where an object lay in memory this time."""
 
 
 def title_of(verdict: Verdict, setting: Setting, wrong: Sequence[str] = ()) -> str:
@@ -50,7 +52,7 @@ def title_of(verdict: Verdict, setting: Setting, wrong: Sequence[str] = ()) -> s
     )
     ranks = f" ({verdict.world} rank{'s' if verdict.world != 1 else ''})"
     start = f"{setting.family}{options}: "
-    middle = title_text(_what(verdict, wrong), max(40, MAX_TITLE - len(start) - len(ranks)))
+    middle = title_text(_ADDRESS.sub("", _what(verdict, wrong)), max(40, MAX_TITLE - len(start) - len(ranks)))
     return title_text(f"{start}{middle}{ranks}", MAX_TITLE)
 
 

@@ -8,7 +8,8 @@ from d3bot.frameworks.layers import KINDS
 from d3bot.spec import FRAMEWORKS, SpecError
 
 Row = dict[str, str]
-LISTS = ("settings", "layers", "seeds", "contracts")
+LISTS = {"settings": 2, "layers": 1, "seeds": 2, "contracts": 1}
+"""Every list, and how many of its first columns name a row."""
 
 
 def listing(what: str, seeds: Path) -> list[Row]:

@@ -38,7 +38,7 @@ from d3bot.frameworks import script_env
 from d3bot.frameworks.registry import check_globs
 from d3bot.history.changes import NEWS, compare, known_again, other_names
 from d3bot.history.folder import RunWriter, write_changes
-from d3bot.report.terminal import Progress
+from d3bot.report.terminal import Progress, teller
 from d3bot.spec import (
     Build,
     Change,
@@ -85,7 +85,7 @@ def run_night(
     check_globs(config.settings)
     began = time.monotonic()
     resolved = _resolve_all(config.builds, config, console)
-    before = find_previous(config, out, resolved, lambda text: console.print(text, markup=False, soft_wrap=True))
+    before = find_previous(config, out, resolved, teller(console))
     builds = tuple(build.model_copy(update={"notes": (*build.notes, *_odd(before, build))}) for build in resolved)
     for build in builds:
         for note in _odd(before, build):
@@ -114,9 +114,7 @@ def run_night(
         verdicts = {}
     ends = began + 60 * config.minutes if config.minutes else None
 
-    def log(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
+    log = teller(console)
     with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
         console.print(f"seed of the fresh cases: {run.seed}", highlight=False)
         pace = Pace()
@@ -169,10 +167,7 @@ def run_night(
 
 
 def _resolve_all(specs: Sequence[str], config: Config, console: Console) -> tuple[Build, ...]:
-    def log(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    builds = tuple(resolved(spec, config, log) for spec in specs)
+    builds = tuple(resolved(spec, config, teller(console)) for spec in specs)
     frameworks = [build.framework for build in builds]
     if len(set(frameworks)) != len(frameworks):
         raise SpecError("--build: one build a framework in one run; run twice and use `d3bot compare`, or --base")
@@ -259,7 +254,7 @@ def _make_findings(
             [finding for finding in known if finding.case.framework == framework],
             config.workers,
             config.finding_seconds,
-            lambda text: console.print(" ".join(text.split()), highlight=False, markup=False, soft_wrap=True),
+            teller(console),
         )
         everything.findings += looked.findings
         everything.changed |= looked.changed

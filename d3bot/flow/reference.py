@@ -1,4 +1,4 @@
-"""Pages of the documentation that say what the code says: each setting family, and every key of d3bot.toml.
+"""Pages of the documentation that say what the code says: each setting family, every key of d3bot.toml, every input.
 
 `make docs` writes them; a test says when they are not current.
 """
@@ -13,8 +13,9 @@ from d3bot.builds import Index
 from d3bot.config import Config, Labels, TrackerConfig
 from d3bot.frameworks import Family, Option, families
 from d3bot.history.files import write_atomic
-from d3bot.spec import FRAMEWORKS, show_scalar
+from d3bot.spec import FRAMEWORKS, SpecError, show_scalar
 from d3bot.spec.base import Noun
+from d3bot.templates import data_folder
 
 _NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
 _PINNED = {"torch": "torch==2.13.0", "tensorflow": "tensorflow-cpu==2.21.0"}
@@ -34,6 +35,7 @@ def pages() -> dict[str, str]:
     made = {f"settings/{family.framework}-{family.name}.md": family_page(family) for family in _families()}
     made["settings/README.md"] = overview()
     made["configuration.md"] = configuration()
+    made["inputs.md"] = inputs(data_folder("templates").parent)
     return made
 
 
@@ -155,6 +157,70 @@ def _toml(value: Any) -> str:
     plain = list(value) if isinstance(value, tuple) else value
     plain = plain if isinstance(plain, bool | int | float | list) else str(plain)
     return f"`{tomli_w.dumps({'x': plain}).removeprefix('x = ').strip()}`"
+
+
+def inputs(checkout: Path) -> str:
+    """Return the page of every input and output of the actions and the reusable workflows of a checkout.
+
+    SpecError if it is none: what is installed from a wheel has no actions.
+    """
+    actions = [checkout / "action.yml", *sorted((checkout / ".github/actions").glob("*/action.yml"))]
+    if not actions[0].exists():
+        raise SpecError("d3bot docs: the pages are made from a checkout; run it in one")
+    lines = [
+        _MADE,
+        "# Inputs and outputs",
+        "",
+        "Of the actions and of the workflows that can be called. [Actions and workflows](actions.md) says how they are",
+        "used; every key of [d3bot.toml](configuration.md) that has no input here is set there.",
+        "",
+    ]
+    for path in actions:
+        text = path.read_text()
+        lines += [f"## {path.relative_to(checkout)}", "", *_table_of(entries(text, "inputs"), "input")]
+        lines += _table_of(entries(text, "outputs"), "output")
+    for path in sorted((checkout / ".github/workflows").glob("*.yml")):
+        if told := entries(path.read_text(), "on", "workflow_call", "inputs"):
+            lines += [f"## {path.relative_to(checkout)}", "", *_table_of(told, "input")]
+    return "\n".join(lines)
+
+
+def entries(text: str, *path: str) -> dict[str, dict[str, str]]:
+    """Return the entries of one block of YAML as ours is written: names, and below each `field: value` on one line."""
+    left, found, name = list(path), dict[str, dict[str, str]](), ""
+    for line in text.splitlines():
+        words, deep = line.strip(), (len(line) - len(line.lstrip())) // 2
+        if not words or words.startswith("#"):
+            continue
+        if left:
+            if deep == len(path) - len(left) and words == f"{left[0]}:":
+                left.pop(0)
+            continue
+        if deep < len(path):
+            break
+        key, _, value = words.partition(":")
+        if deep == len(path):
+            name = key
+            found[name] = {}
+        else:
+            value = value.strip()
+            found[name][key] = value[1:-1] if value[:1] == '"' else value
+    return found
+
+
+def _table_of(entries: dict[str, dict[str, str]], what: str) -> list[str]:
+    if not entries:
+        return []
+    given = what == "input"
+    rows = [
+        f"| `{name}` |{f' {_shown(facts)} |' if given else ''} {_cell(facts['description'])} |"
+        for name, facts in entries.items()
+    ]
+    return [f"| {what} |{' default |' if given else ''} |", f"|---|{'---|' if given else ''}---|", *rows, ""]
+
+
+def _shown(facts: dict[str, str]) -> str:
+    return f"`{facts['default']}`" if facts.get("default") else "none"
 
 
 def _default(option: Option) -> str:

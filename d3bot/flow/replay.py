@@ -3,10 +3,11 @@
 import contextlib
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from d3bot.builds.candidates import spec_of
 from d3bot.builds.spec import PINNED
 from d3bot.config import Config
 from d3bot.engine.pace import Pace
@@ -24,6 +25,12 @@ UNMEASURED: dict[Dtype, float] = {"float64": 1e-12, "float32": 1e-4}
 """Bounds of a script that was printed, not run: nobody measured this case's own noise."""
 
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,79}$")
+
+Log = Callable[[str], None]
+
+
+def _silent(text: str) -> None:
+    pass
 
 
 def load_trial(source: Path, setting: str | None) -> list[Trial]:
@@ -52,9 +59,16 @@ def load_trial(source: Path, setting: str | None) -> list[Trial]:
     return trials
 
 
-def replay_trial(trials: Sequence[Trial], build_spec: str | None, config: Config) -> list[Verdict]:
-    """Run the trials on a build (the pinned one of their framework if none is named) and return their verdicts."""
-    with _harness(trials, build_spec, config) as harness:
+def own_build(source: Path) -> str:
+    """Return the spec of the build to replay on: a finding's own, or the pinned one of a seed's framework."""
+    if source.is_dir():
+        return spec_of(read_finding(source).finding.build)
+    return PINNED[read_seed(source).case.framework]
+
+
+def replay_trial(trials: Sequence[Trial], build_spec: str, config: Config, log: Log = _silent) -> list[Verdict]:
+    """Run the trials on a build and return their verdicts; `log` is told what has to be installed first."""
+    with _harness(trials, build_spec, config, log) as harness:
         return [harness.explained(harness.run(trial)).verdict for trial in trials]
 
 
@@ -74,10 +88,10 @@ class Followed:
         return self.again is not None and (self.again.kind, self.again.key) == (self.verdict.kind, self.verdict.key)
 
 
-def trace_trials(trials: Sequence[Trial], build_spec: str | None, config: Config) -> list[Followed]:
+def trace_trials(trials: Sequence[Trial], build_spec: str, config: Config, log: Log = _silent) -> list[Followed]:
     """Run the trials as `replay_trial` does, then each once more with its layers and collectives recorded."""
     followed = []
-    with _harness(trials, build_spec, config) as harness:
+    with _harness(trials, build_spec, config, log) as harness:
         for trial in trials:
             judged = harness.explained(harness.run(trial))
             found = harness.traced(judged)
@@ -88,9 +102,9 @@ def trace_trials(trials: Sequence[Trial], build_spec: str | None, config: Config
 
 
 @contextlib.contextmanager
-def _harness(trials: Sequence[Trial], build_spec: str | None, config: Config) -> Iterator[Harness]:
+def _harness(trials: Sequence[Trial], build_spec: str, config: Config, log: Log) -> Iterator[Harness]:
     framework = trials[0].case.framework
-    build = resolved(build_spec or PINNED[framework], config, framework=framework)
+    build = resolved(build_spec, config, log, framework)
     if build.framework != framework:
         raise SpecError(f"--build {build_spec}: is {build.framework}, but this is a case of {framework}")
     with (

@@ -1,6 +1,7 @@
 """One failing trial of a run made smaller by hand: `d3bot shrink RUN:TRIAL`."""
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +47,14 @@ def find_trial(run_dir: Path, name: str) -> Trial:
 
 
 def shrink_trial(
-    run_dir: Path, name: str, out: Path, build: str, config: Config, workers: int, seconds: float
+    run_dir: Path,
+    name: str,
+    out: Path,
+    build: str,
+    config: Config,
+    workers: int,
+    seconds: float,
+    log: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """Shrink a failing trial of a run and write case.toml and repro.py to `out`.
 
@@ -59,7 +67,7 @@ def shrink_trial(
     spec = build or (spec_of(mine) if mine else "")
     if not spec:
         raise SpecError(f"{run_dir}: has no build of {framework}; give --build")
-    used = resolved(spec, config, framework=framework)
+    used = resolved(spec, config, log, framework)
     if used.framework != framework:
         raise SpecError(f"--build {build}: is not {framework}, of which the trial is")
     out.mkdir(parents=True, exist_ok=True)

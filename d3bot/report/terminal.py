@@ -9,6 +9,7 @@ from typing import Self
 
 import rich.progress
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -61,6 +62,28 @@ def print_summary(
     counts = ", ".join(f"{count} {name}" for name, count in top.counts)
     _print(console, f"{times(len(verdicts), 'trial')} in {duration(run.seconds)}: {counts}")
     _print(console, line(top.text), "bold green" if top.good else "bold red")
+
+
+def teller(console: Console) -> Callable[[str], None]:
+    """Return a function that prints a line of progress as it stands, whatever is written in it."""
+    return lambda text: console.print(" ".join(text.split()), highlight=False, markup=False, soft_wrap=True)
+
+
+def print_rows(console: Console, rows: Sequence[Mapping[str, str]], names: int) -> None:
+    """Print rows as entries: the first `names` columns name one, what follows stands below.
+
+    On a terminal it is wrapped to the width there is; elsewhere each text is one line, for grep.
+    """
+    for row in rows:
+        columns = list(row.items())
+        _print(console, " ".join(line(value) for _, value in columns[:names]), "bold")
+        for at, (column, value) in enumerate(columns[names:]):
+            if value:
+                text = Text(value if at == 0 else f"{column}: {value}")
+                console.print(
+                    Padding(text, (0, 0, 0, 4)) if console.is_terminal else Text("    ") + text,
+                    soft_wrap=not console.is_terminal,
+                )
 
 
 def print_changes(console: Console, changes: Sequence[Change], counts: Mapping[ChangeClass, int]) -> None:

@@ -25,6 +25,11 @@ SHARD = "fsdp2(world=2, shard_dim=1)"
             "(2 ranks)",
         ),
         (
+            "collectives(world=2)",
+            verdict("crashed", reason="ValueError: no part of group <ProcessGroup object at 0x7efec0397470>"),
+            "collectives: ValueError: no part of group <ProcessGroup object> (2 ranks)",
+        ),
+        (
             SHARD,
             verdict("nonfinite", first=First(step=1, role="loss")),
             "fsdp2 + shard_dim=1: losses are NaN or infinite on one side only (2 ranks)",

@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from d3bot.cli import app
 from d3bot.config import Config
+from d3bot.flow.reference import entries
 
 yaml = pytest.importorskip("yaml")
 
@@ -219,6 +220,20 @@ def test_variables_of_the_action_are_keys_of_the_configuration():
     keys = {name.lower() for name in re.findall(r"D3BOT_([A-Z]+):", text)}
     assert keys
     assert keys <= set(Config.model_fields)
+
+
+@named
+def test_the_reference_page_reads_what_yaml_reads(path):
+    data = read(path)
+    if path in ACTIONS:
+        for block in ("inputs", "outputs"):
+            assert entries(path.read_text(), block) == data.get(block, {})
+    elif "workflow_call" in data["on"]:
+        told = (data["on"]["workflow_call"] or {}).get("inputs", {})
+        seen = entries(path.read_text(), "on", "workflow_call", "inputs")
+        assert {name: facts["description"] for name, facts in seen.items()} == {
+            name: facts["description"] for name, facts in told.items()
+        }
 
 
 def test_the_table_of_inputs_is_the_actions():

@@ -112,6 +112,7 @@ def test_a_link_leads_to_something_on_the_page():
     there = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     links = {attrs["href"][1:] for _, attrs in page.tags if "href" in attrs}
     assert {KEY, *(each.trial for each in verdicts)} <= links <= there
+    assert "torch-other" in there, "the history leads to a key that no finding was made of"
 
 
 def test_the_picture_of_what_was_tried_frames_what_failed():

@@ -48,7 +48,7 @@ def test_the_script_runs_and_a_link_opens_its_finding(opened):
 def test_a_link_to_a_trial_opens_the_key_that_it_stands_under(opened):
     trial = verdict("hung", "c9", "ddp(world=2)").trial
     document, _ = opened(f"#{trial}")
-    assert re.search(r'<details data-framework="torch" data-family="ddp"[^>]* open="">', document)
+    assert re.search(r'<details id="torch-x" data-framework="torch" data-family="ddp"[^>]* open="">', document)
 
 
 def test_another_script_does_not_run(opened):

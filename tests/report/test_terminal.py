@@ -1,4 +1,5 @@
 import io
+import re
 from collections import Counter
 
 import pytest
@@ -6,7 +7,7 @@ from rich.console import Console
 
 from d3bot.history.changes import compare
 from d3bot.report import Progress, print_summary
-from d3bot.report.terminal import STYLES, print_changes
+from d3bot.report.terminal import STYLES, print_changes, print_rows
 from d3bot.spec import KINDS, Setting, Trial
 from tests.findings.samples import KEY, case, finding, run, verdict
 
@@ -158,3 +159,40 @@ def test_a_quiet_console_shows_nothing():
     with Progress(screen, 1) as progress:
         progress.finished(verdict("hung"))
     assert screen.file.getvalue() == ""
+
+
+ROWS = [
+    {"framework": "torch", "family": "ddp", "summary": "a replica a rank", "options": "world: " + "1, " * 40 + "8"},
+    {"framework": "torch", "family": "tp", "summary": "x" * 100, "options": ""},
+]
+
+
+def test_a_list_fits_into_eighty_columns_of_a_terminal():
+    screen = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    print_rows(screen, ROWS, 2)
+    lines = printed(screen).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [each for each in lines if not each.startswith("    ")] == ["torch ddp", "torch tp"]
+    assert lines[1].strip() == "a replica a rank"
+    assert lines[2].startswith("    options: world: 1,")
+
+
+def test_a_list_that_is_piped_has_a_line_a_text():
+    screen = Console(file=io.StringIO(), width=80)
+    print_rows(screen, ROWS, 2)
+    assert printed(screen).splitlines() == [
+        "torch ddp",
+        "    a replica a rank",
+        f"    options: {ROWS[0]['options']}",
+        "torch tp",
+        f"    {'x' * 100}",
+    ]
+
+
+def test_without_colours_failures_are_told_by_their_sign():
+    screen = Console(file=io.StringIO(), width=100, force_terminal=True, no_color=True)
+    with Progress(screen, 1) as progress:
+        progress.finished(verdict("diverged"))
+    print_summary(screen, run(previous="r0"), [verdict("diverged"), verdict("pass", "c1")], [], [finding()])
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", printed(screen)), "a colour"
+    assert "≠ diverged torch fsdp2" in printed(screen)
