@@ -29,6 +29,9 @@ from d3bot.spec import Build, Observation, Trial, Verdict
 NOISE: tuple[Literal["move", "order"], ...] = ("order", "order", "order", "move", "move")
 """Re-runs of the reference for the noise floor: sums reordered, and everything moved by one unit in the last place."""
 
+ORDERED: tuple[Literal["move", "order"], ...] = ("move", "move", "move", "move", "move")
+"""Re-runs for the noise floor where rows must stay in their order."""
+
 MOVED: tuple[Literal["move", "order"], ...] = ("move", "move", "move")
 """Re-runs for the noise of what lies on the way, whose rows must stay in their order."""
 
@@ -221,7 +224,9 @@ class Harness:
         with once.lock:
             known = once.value
             if known is None:
-                measuring = replace(job, noise=NOISE, shares=(0,), pieces=max(script.parts, 2))
+                measuring = replace(
+                    job, noise=ORDERED if script.ordered else NOISE, shares=(0,), pieces=max(script.parts, 2)
+                )
                 known = once.value = self._pool.run(measuring)
                 if written is None:
                     return known

@@ -153,3 +153,5 @@ class Script:
     world: int
     parts: int
     steps: int
+    ordered: bool = False
+    """Whether rows must keep their places in a batch for the noise floor: what is drawn for them is drawn by place."""

@@ -1,6 +1,6 @@
 """The named features of a case, by which coverage is counted and findings are keyed."""
 
-from d3bot.frameworks.layers import filled_options
+from d3bot.frameworks.layers import CONVOLUTIONS, filled_options
 from d3bot.spec import Case
 
 _STRUCTURE = {"add": "skip", "concat": "branch", "mul": "gate"}
@@ -10,11 +10,11 @@ _SIZES = ("units", "channels", "dim")
 def features(case: Case) -> frozenset[str]:
     """Return what a case has that a library may stumble over, as short words.
 
-    Operations (`lstm`, `weighted-bag`), structure (`skip`, `branch`, `gate`, `tied`, `several-inputs`), sizes
-    (`odd-size`, `odd-linear`, `uneven-batch`: it does not divide into 2 or into 3 shards, `uneven-micro-batch`: not
-    into 4), recipe (`momentum`, `clip-norm`, `frozen`, `late-freeze`, `schedule`, ...), dtype, loss and loop.  `skips`
-    give `unused` (a layer left out of every step) or `conditional` (of one), `groups` also `empty-group` and
-    `late-group` (added in mid-training), `mixed` also which type.
+    Operations (`lstm`, `weighted-bag`, `grouped-conv`), structure (`skip`, `branch`, `gate`, `tied`,
+    `several-inputs`), sizes (`odd-size`, `odd-linear`, `uneven-batch`: it does not divide into 2 or into 3 shards,
+    `uneven-micro-batch`: not into 4), recipe (`momentum`, `clip-norm`, `frozen`, `late-freeze`, `schedule`, ...),
+    dtype, loss and loop.  `skips` give `unused` (a layer left out of every step) or `conditional` (of one), `groups`
+    also `empty-group` and `late-group` (added in mid-training), `mixed` also which type.
     """
     words = {_STRUCTURE.get(op, op.replace("_", "-")) for op in case.ops()}
     words |= {case.dtype, case.loss.replace("_", "-"), case.loop.replace("_", "-"), _optimizer(case)}
@@ -39,6 +39,9 @@ def features(case: Case) -> frozenset[str]:
         "uneven-micro-batch": case.batch % 4 > 0,
         "odd-size": any(int(size) % 2 for _, size in sizes),
         "odd-linear": any(op == "linear" and int(size) % 2 for op, size in sizes),
+        "grouped-conv": any(
+            layer.op in CONVOLUTIONS and filled_options(case, layer.name)["groups"] != 1 for layer in case.layers
+        ),
         "weighted-bag": any(layer.op == "embedding_bag" and len(layer.inputs) > 1 for layer in case.layers),
         "metrics": bool(case.metrics),
         "evaluate": case.evaluate,

@@ -110,25 +110,51 @@ def _attention(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework
     return (length, features)
 
 
-def _conv1d(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
-    length, _ = _sequence(shapes)
-    return (_slide(length, options), whole(options, "channels"))
+_Slide = Callable[[int, Mapping[str, Scalar], Framework], int]
+"""(length of a side, options, framework) -> its length after a convolution."""
 
 
-def _conv2d(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
-    if len(shapes[0]) != 3:
-        raise SpecError(f"needs an image of three dimensions, not {shapes[0]}")
-    first = framework == "torch"
-    height, width = shapes[0][1:] if first else shapes[0][:2]
-    size = (_slide(height, options), _slide(width, options))
-    return (whole(options, "channels"), *size) if first else (*size, whole(options, "channels"))
+def _conv1d(slide: _Slide) -> ShapeRule:
+    def rule(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+        length, channels = _sequence(shapes)
+        _check_groups(channels, options, framework)
+        return (slide(length, options, framework), whole(options, "channels"))
+
+    return rule
 
 
-def _slide(length: int, options: Mapping[str, Scalar]) -> int:
+def _conv2d(slide: _Slide) -> ShapeRule:
+    def rule(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+        if len(shapes[0]) != 3:
+            raise SpecError(f"needs an image of three dimensions, not {shapes[0]}")
+        first = framework == "torch"
+        _check_groups(shapes[0][0 if first else -1], options, framework)
+        size = tuple(slide(side, options, framework) for side in (shapes[0][1:] if first else shapes[0][:2]))
+        return (whole(options, "channels"), *size) if first else (*size, whole(options, "channels"))
+
+    return rule
+
+
+def _check_groups(channels: int, options: Mapping[str, Scalar], framework: Framework) -> None:
+    """Raise SpecError if the channels, in and out, do not divide into the groups."""
+    groups = whole(options, "groups")
+    if groups > 1 and framework != "torch":
+        raise SpecError(f"groups = {groups} exists for torch only")
+    if channels % groups or whole(options, "channels") % groups:
+        raise SpecError(f"{channels} channels in and {options['channels']} out do not divide into {groups} groups")
+
+
+def _slide(length: int, options: Mapping[str, Scalar], framework: Framework) -> int:
     left = length - whole(options, "kernel")
     if left < 0:
         raise SpecError(f"a kernel of {options['kernel']} does not fit into {length}")
     return left // whole(options, "stride") + 1
+
+
+def _spread(length: int, options: Mapping[str, Scalar], framework: Framework) -> int:
+    """Return what a transposed convolution makes of a side; Keras gives each place at least a whole stride."""
+    kernel, stride = whole(options, "kernel"), whole(options, "stride")
+    return (length - 1) * stride + (kernel if framework == "torch" else max(kernel, stride))
 
 
 def _layer_norm(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
@@ -177,6 +203,7 @@ _CONV = (
     Option("channels", "channels of the output", high=512),
     Option("kernel", "length of the kernel", default=3, high=15),
     Option("stride", "step of the kernel", default=1, high=8),
+    Option("groups", "groups of channels that are convolved apart", default=1, high=64),
     _BIAS,
 )
 _WINDOW = (Option("size", "side of the windows, and their distance", default=2, high=8),)
@@ -185,8 +212,14 @@ KINDS: dict[str, LayerKind] = {
     kind.name: kind
     for kind in (
         LayerKind("linear", "x W + b on the last axis", _last_axis("units"), (_UNITS, _BIAS), trainable=True),
-        LayerKind("conv1d", "convolution over a sequence, no padding", _conv1d, _CONV, trainable=True),
-        LayerKind("conv2d", "convolution over an image, no padding", _conv2d, _CONV, trainable=True),
+        LayerKind("conv1d", "convolution over a sequence, no padding", _conv1d(_slide), _CONV, trainable=True),
+        LayerKind("conv2d", "convolution over an image, no padding", _conv2d(_slide), _CONV, trainable=True),
+        LayerKind(
+            "conv_transpose1d", "transposed convolution: a longer sequence", _conv1d(_spread), _CONV, trainable=True
+        ),
+        LayerKind(
+            "conv_transpose2d", "transposed convolution: a larger image", _conv2d(_spread), _CONV, trainable=True
+        ),
         LayerKind(
             "embedding",
             "a row of a table for each token; the table has as many rows as the input's vocab",
@@ -231,7 +264,6 @@ KINDS: dict[str, LayerKind] = {
             "zeros in random places while training",
             _same,
             (Option("rate", "share that becomes zero; 1e-12 is none in practice", 1e-12, (1e-12, 0.1, 0.5)),),
-            frameworks=("tensorflow",),
         ),
         LayerKind("layer_norm", "layer normalisation over the last axis", _layer_norm, trainable=True),
         LayerKind(
@@ -271,6 +303,7 @@ KINDS: dict[str, LayerKind] = {
 }
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu")
+CONVOLUTIONS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
 
 
 def infer_shapes(case: Case) -> dict[str, Shape]:
@@ -307,8 +340,9 @@ def infer_shapes(case: Case) -> dict[str, Shape]:
         if not KINDS[op].trainable or op == "batch_norm":
             raise SpecError(f"casts: {cast.layer} is a {op}; only a layer of parameters and no statistics can be cast")
     for name in case.recompute:
-        if not KINDS[case.layer(name).op].trainable:
-            raise SpecError(f"recompute: {name} is a {case.layer(name).op}; name layers with parameters")
+        op = case.layer(name).op
+        if not KINDS[op].trainable and op != "dropout":
+            raise SpecError(f"recompute: {name} is a {op}; name layers with parameters, or dropouts")
     for skip in case.skips:
         source = case.layer(skip.layer).inputs[0]
         if shapes[source] != shapes[skip.layer]:
@@ -342,3 +376,9 @@ def consumers(case: Case) -> dict[str, int]:
             counts[source] += 1
     counts[case.layers[-1].name] += 1
     return counts
+
+
+def drops(case: Case) -> bool:
+    """Return whether a dropout of the model sets anything to zero: then which place a row has in its batch counts."""
+    rates = (filled_options(case, layer.name)["rate"] for layer in case.layers if layer.op == "dropout")
+    return any(float(rate) > 1e-9 for rate in rates)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Family, Script, View
+from d3bot.frameworks.layers import drops
 from d3bot.spec import Case, Setting, short_hash
 
 _CONSTANTS = re.compile(r"([A-Z]+(?:, [A-Z]+)*) = .*")
@@ -42,6 +43,7 @@ def assemble(family: Family, case: Case, setting: Setting, env: Mapping[str, str
         world=family.world(setting),
         parts=parts,
         steps=case.steps,
+        ordered=drops(case),
     )
 
 

@@ -6,8 +6,9 @@ from typing import Literal
 from d3bot.frameworks.layers import KINDS
 from d3bot.generate.cells import Taste
 from d3bot.generate.deal import Dealer
+from d3bot.generate.edits import behind
 from d3bot.generate.keras import with_extra
-from d3bot.generate.models import THEMES, draw_model
+from d3bot.generate.models import MOST_LAYERS, THEMES, draw_model
 from d3bot.generate.recipes import (
     EXTRAS,
     LOW,
@@ -19,7 +20,7 @@ from d3bot.generate.recipes import (
     draw_optimizer,
     draw_steps,
 )
-from d3bot.spec import Case, Cast, Clip, Dtype, Framework, Freeze, Layer, Optimizer, Skip
+from d3bot.spec import Case, Cast, Clip, Dtype, Framework, Freeze, Layer, Optimizer, Scalar, Skip
 
 _DTYPES: tuple[Dtype, ...] = ("float64", "float64", "float32")
 _LOSSES: tuple[Literal["mse", "cross_entropy"], ...] = ("mse", "cross_entropy")
@@ -52,17 +53,18 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
     )
     if extra in _MIXED and any(layer.op in ("gru", "lstm") for layer in model.layers):
         extra = ""  # on many a CPU neither has a kernel for what autocast makes of its input or its weights
-    batch_norm = any(layer.op == "batch_norm" for layer in model.layers)
+    layers = _dropped(dealer, model.layers) if extra == "dropout" else model.layers
+    batch_norm = any(layer.op == "batch_norm" for layer in layers)
     accumulate = 2 if extra == "accumulate" and not batch_norm else 1  # each micro-batch would have its own statistics
     steps = draw_steps(dealer, quirk, extra)
     loop = _loop(framework, dealer, quirk)
     even = framework == "tensorflow" and (loop == "fit" or batch_norm)  # else most settings would not apply
-    trainable = [layer.name for layer in model.layers if KINDS[layer.op].trainable]
+    trainable = [layer.name for layer in layers if KINDS[layer.op].trainable]
     grouped = extra in ("groups", "late-group")
     case = Case(
         framework=framework,
         inputs=model.inputs,
-        layers=model.layers,
+        layers=layers,
         tie=model.tie,
         loss=model.loss,
         loop=loop,
@@ -70,16 +72,16 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         steps=steps,
         optimizer=_scaled(draw_optimizer(dealer, framework), extra),
         clip=_clip(dealer, framework, extra),
-        freeze=_freeze(dealer, model.layers, "frozen" if extra == "cast" and not quirk else quirk, steps),
+        freeze=_freeze(dealer, layers, "frozen" if extra == "cast" and not quirk else quirk, steps),
         reduction="sum" if extra == "sum" else "mean",
         ignored=dealer.chance("ignored").choice((1, 2)) if extra == "ignored" else 0,
         weights="class" if extra == "class-weights" else "none",
         accumulate=accumulate,
         groups=draw_groups(dealer, trainable, steps, extra == "late-group") if grouped else (),
         skips=_skips(dealer, model.spare, extra, steps),
-        casts=_casts(dealer, model.layers, extra),
+        casts=_casts(dealer, layers, extra),
         mixed=_MIXED.get(extra, "none"),
-        recompute=_recompute(dealer, model.layers, extra),
+        recompute=_recompute(dealer, layers, extra),
         reentrant=extra == "reentrant",
         dtype="float32" if extra in _MIXED else dtype,
         seed=dealer.chance("seed").randrange(1000),
@@ -106,12 +108,25 @@ def _recompute(dealer: Dealer, layers: Sequence[Layer], extra: Extra) -> tuple[s
     """Recompute some of the layers; the reentrant way the head alone, whose input has a gradient in any case."""
     if extra == "reentrant":
         return (layers[-1].name,)
-    if extra not in ("recompute", "recompute-bfloat16"):
+    drops = {layer.name for layer in layers if layer.op == "dropout"}
+    if extra not in ("recompute", "recompute-bfloat16") and not (drops and dealer.chance("masks").random() < 0.5):
         return ()
     able = [layer.name for layer in layers if KINDS[layer.op].trainable and layer.op != "batch_norm"]
     chance = dealer.chance("recompute")
     chosen = set(chance.sample(able, min(len(able), chance.choice((1, 2, 3)))))
-    return tuple(name for name in able if name in chosen)
+    return tuple(layer.name for layer in layers if layer.name in chosen | drops)
+
+
+def _dropped(dealer: Dealer, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Put a dropout behind one of the layers before the head, unless the model is as large as they get."""
+    if len(layers) >= MOST_LAYERS:
+        return tuple(layers)
+    chance = dealer.chance("dropout")
+    place = chance.randrange(len(layers) - 1)
+    options: dict[str, Scalar] = {"rate": chance.choice((0.1, 0.5))}
+    return tuple(
+        behind(layers, place, Layer(name="drop1", op="dropout", inputs=(layers[place].name,), options=options))
+    )
 
 
 def _scaled(optimizer: Optimizer, extra: Extra) -> Optimizer:

@@ -92,8 +92,10 @@ def normed(sketch: Sketch, x: str, taste: Taste) -> str:
 
 
 def conv(sketch: Sketch, x: str, taste: Taste) -> str:
-    """A convolution over an image, an activation and, at times, pooling."""
+    """A convolution over an image, an activation and, at times, a transposed one back to a larger image, or pooling."""
     inner = sketch.add(taste.activation(), _conv2d(sketch, x, taste, taste.other()))
+    if taste.chance.random() < 0.3:
+        return _transposed(sketch, inner, taste, "conv_transpose2d")
     if sketch.framework == "torch" and sketch.length(inner) >= 2 and taste.chance.random() < 0.6:
         inner = sketch.add(taste.chance.choice(("max_pool", "avg_pool")), inner)
     return inner
@@ -121,9 +123,12 @@ def conv_gate(sketch: Sketch, x: str, taste: Taste) -> str:
 
 
 def conv_sequence(sketch: Sketch, x: str, taste: Taste) -> str:
-    """A convolution over a sequence and an activation; at least two positions are left, as in a sequence."""
+    """A convolution over a sequence that leaves two positions, an activation and, at times, a transposed one back."""
+    channels = taste.other()
     kernel = min(taste.chance.choice((2, 3)), sketch.length(x) - 1)
-    return sketch.add(taste.activation(), sketch.add("conv1d", x, channels=taste.other(), kernel=kernel))
+    groups = _groups(sketch, x, taste, channels)
+    inner = sketch.add(taste.activation(), sketch.add("conv1d", x, channels=channels, kernel=kernel, **groups))
+    return _transposed(sketch, inner, taste, "conv_transpose1d") if taste.chance.random() < 0.3 else inner
 
 
 def recurrent(sketch: Sketch, x: str, taste: Taste) -> str:
@@ -141,7 +146,25 @@ def _conv2d(sketch: Sketch, x: str, taste: Taste, channels: int, **bias: bool) -
     side = sketch.length(x)
     kernel = min(taste.chance.choice((2, 3)), side)
     stride = {"stride": 2} if side >= 5 and taste.chance.random() < 0.4 else {}
-    return sketch.add("conv2d", x, channels=channels, kernel=kernel, **stride, **bias)
+    groups = _groups(sketch, x, taste, channels)
+    return sketch.add("conv2d", x, channels=channels, kernel=kernel, **stride, **groups, **bias)
+
+
+def _transposed(sketch: Sketch, x: str, taste: Taste, op: str) -> str:
+    """A transposed convolution, of few places at times with a stride, and an activation."""
+    channels = taste.other()
+    stride = {"stride": 2} if sketch.length(x) <= 3 and taste.chance.random() < 0.5 else {}
+    groups = _groups(sketch, x, taste, channels)
+    return sketch.add(taste.activation(), sketch.add(op, x, channels=channels, kernel=2, **stride, **groups))
+
+
+def _groups(sketch: Sketch, x: str, taste: Taste, channels: int) -> dict[str, int]:
+    """Return the option of two groups, or of one for each channel, for some of the convolutions that can have them."""
+    width = sketch.width(x)
+    able = [groups for groups in (2, width) if groups > 1 and width % groups == 0 and channels % groups == 0]
+    if not able or sketch.framework != "torch" or taste.chance.random() >= 0.4:
+        return {}
+    return {"groups": taste.chance.choice(able)}
 
 
 VECTOR: tuple[Cell, ...] = (dense, dense, residual, branch, gate, normed)

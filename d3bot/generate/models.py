@@ -78,7 +78,7 @@ def draw_model(
         x = theme.cell(sketch, x, taste)
         kind = cells.SEQUENCE
     else:
-        x, table = _mixed(sketch, taste)
+        x, table = _mixed(sketch, taste, most=2 if tied or spare else 3)
         kind = cells.VECTOR
     reserve = 2 + (4 if tied else 0) + (2 if spare else 0)  # a reduction and the head; the tied and the spare layers
     wanted = taste.chance.randint(3, 10)
@@ -123,11 +123,14 @@ def _sequence(sketch: Sketch, taste: Taste) -> tuple[str, str]:
     return embedding, embedding
 
 
-def _mixed(sketch: Sketch, taste: Taste) -> tuple[str, str]:
-    """Add dense features and tokens side by side, as click-rate models have them: a small net beside pooled tables."""
+def _mixed(sketch: Sketch, taste: Taste, most: int) -> tuple[str, str]:
+    """Add dense features and tokens side by side, as click-rate models have them: a small net beside pooled tables.
+
+    There are at most `most` tables.
+    """
     left = cells.dense(sketch, sketch.input("x", (taste.chance.choice((4, 6, 8)),)), taste)
     if sketch.framework == "torch" and taste.chance.random() < 0.7:
-        return cells.dense(sketch, sketch.add("concat", left, *_bags(sketch, taste)), taste), ""
+        return cells.dense(sketch, sketch.add("concat", left, *_bags(sketch, taste, most)), taste), ""
     embedding = _embedding(sketch, taste, taste.chance.choice((1, 2, 3)))
     return cells.dense(sketch, sketch.add("concat", left, sketch.add("mean", embedding)), taste), embedding
 
@@ -137,11 +140,11 @@ def _embedding(sketch: Sketch, taste: Taste, length: int) -> str:
     return sketch.add("embedding", tokens, dim=taste.other())
 
 
-def _bags(sketch: Sketch, taste: Taste) -> list[str]:
-    """Add one to three tables of one width and uneven numbers of rows, each for a bag; some weight its rows."""
+def _bags(sketch: Sketch, taste: Taste, most: int) -> list[str]:
+    """Add one to `most` tables of one width and uneven numbers of rows, each for a bag; some weight its rows."""
     dim, count = taste.chance.choice((2, 4, 8)), taste.chance.choice((1, 2, 2, 3))
     bags = []
-    for number in range(1, count + 1):
+    for number in range(1, min(count, most) + 1):
         length = taste.chance.choice((1, 2, 4))
         sources = [sketch.input(f"bag{number}", (length,), vocab=taste.chance.choice((3, 4, 5, 7, 10, 12)))]
         pooling = taste.chance.choice(("sum", "mean"))

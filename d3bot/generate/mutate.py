@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from d3bot.frameworks import obstacle, standing_settings
 from d3bot.frameworks.layers import ACTIVATIONS, KINDS, infer_shapes
-from d3bot.spec import Case, SpecError
+from d3bot.generate.edits import behind
+from d3bot.spec import Case, Layer, SpecError
 
 _TRIES = 40
 _FEWEST_SETTINGS = 3
@@ -167,16 +168,33 @@ def _splice(case: Case, chance: random.Random) -> Change | None:
         return None
     place = chance.choice(places)
     before = case.layers[place].name
+    added, bent = _free(case, "more"), _free(case, "bend")
+    return _behind(
+        case,
+        place,
+        Layer(name=added, op="linear", inputs=(before,), options={"units": shapes[before][-1]}),
+        Layer(name=bent, op=chance.choice(ACTIVATIONS), inputs=(added,)),
+    )
+
+
+def _drop(case: Case, chance: random.Random) -> Change | None:
+    """A dropout is put behind a layer; Keras has none whose draws are documented."""
+    if case.framework != "torch" or len(case.layers) < 2:
+        return None
+    place = chance.randrange(len(case.layers) - 1)
+    rate = chance.choice((0.1, 0.5))
+    source = case.layers[place].name
+    return _behind(case, place, Layer(name=_free(case, "drop"), op="dropout", inputs=(source,), options={"rate": rate}))
+
+
+def _behind(case: Case, place: int, *new: Layer) -> Change:
+    return {"layers": [layer.model_dump(mode="json") for layer in behind(case.layers, place, *new)]}
+
+
+def _free(case: Case, stem: str) -> str:
+    """Return a name that the case does not have yet."""
     names = {layer.name for layer in case.layers} | {item.name for item in case.inputs}
-    added, bent = (next(f"{stem}{n}" for n in range(1, 99) if f"{stem}{n}" not in names) for stem in ("more", "bend"))
-    layers = [layer.model_dump(mode="json") for layer in case.layers]
-    for layer in layers[place + 1 :]:
-        layer["inputs"] = [bent if name == before else name for name in layer["inputs"]]
-    new = [
-        {"name": added, "op": "linear", "inputs": [before], "options": {"units": shapes[before][-1]}},
-        {"name": bent, "op": chance.choice(ACTIVATIONS), "inputs": [added]},
-    ]
-    return {"layers": [*layers[: place + 1], *new, *layers[place + 1 :]]}
+    return next(f"{stem}{n}" for n in range(1, 99) if f"{stem}{n}" not in names)
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -193,4 +211,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     _recompute,
     _cut,
     _splice,
+    _drop,
 )

@@ -40,11 +40,12 @@ Extra = Literal[
     "recompute",
     "recompute-bfloat16",
     "reentrant",
+    "dropout",
 ]
 EXTRAS: dict[Framework, tuple[Extra, ...]] = {
-    "torch": ("",) * 9
+    "torch": ("",) * 8
     + ("accumulate", "accumulate", "groups", "late-group", "unused", "conditional", "sum", "class-weights", "ignored")
-    + ("cast", "bfloat16", "float16", "recompute", "recompute-bfloat16", "reentrant"),
+    + ("cast", "bfloat16", "float16", "recompute", "recompute-bfloat16", "reentrant", "dropout"),
     "tensorflow": ("",),
 }
 """What is unusual about the training: one thing a case, crossed by the decks' own orders with every quirk, optimizer,

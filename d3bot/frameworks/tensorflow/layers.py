@@ -1,6 +1,6 @@
 """How each layer of the catalogue is written in Keras."""
 
-from d3bot.frameworks.layers import ACTIVATIONS, Shape, filled_options, vocab
+from d3bot.frameworks.layers import ACTIVATIONS, CONVOLUTIONS, Shape, filled_options, vocab
 from d3bot.spec import Case, Layer
 
 BATCH_NORMS = ("batch_norm", "sync_batch_norm")
@@ -17,9 +17,9 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
     match layer.op:
         case "linear":
             return f"keras.layers.Dense({options['units']}{bias}{penalty}{name})"
-        case "conv1d" | "conv2d":
+        case op if op in CONVOLUTIONS:
             stride = f", strides={options['stride']}" if options["stride"] != 1 else ""
-            kind = "Conv1D" if layer.op == "conv1d" else "Conv2D"
+            kind = f"Conv{op[-2]}D{'Transpose' if 'transpose' in op else ''}"
             return f"keras.layers.{kind}({options['channels']}, {options['kernel']}{stride}{bias}{penalty}{name})"
         case "embedding":
             return f"keras.layers.Embedding({vocab(case, layer.name)}, {options['dim']}{name})"

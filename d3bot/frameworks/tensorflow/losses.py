@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from d3bot.frameworks.layers import Shape
+from d3bot.frameworks.layers import CONVOLUTIONS, Shape
 from d3bot.frameworks.tensorflow.data import IGNORED, data_names
 from d3bot.frameworks.tensorflow.model import tie_root
 from d3bot.spec import Case
@@ -27,7 +27,7 @@ def example_losses(case: Case, shapes: Mapping[str, Shape]) -> str:
 
 def penalised(case: Case) -> list[str]:
     """Return the Keras layers whose squared kernels are added to the loss, each once; [] if the case has no l2."""
-    kinds = ("linear", "conv1d", "conv2d")
+    kinds = ("linear", *CONVOLUTIONS)
     return sorted({tie_root(case, layer.name) for layer in case.layers if layer.op in kinds}) if case.l2 else []
 
 

@@ -1,13 +1,16 @@
 """How each layer of the catalogue is written in PyTorch."""
 
-from d3bot.frameworks.layers import Shape, filled_options, vocab
+from d3bot.frameworks.layers import CONVOLUTIONS, Shape, filled_options, vocab
 from d3bot.spec import Case, Layer
 
 _FUNCTIONS = {"relu": "torch.relu", "tanh": "torch.tanh", "sigmoid": "torch.sigmoid", "gelu": "F.gelu"}
 _MODULES = {"relu": "nn.ReLU()", "tanh": "nn.Tanh()", "sigmoid": "nn.Sigmoid()", "gelu": "nn.GELU()"}
 _POOLS = {"max_pool": "nn.MaxPool2d", "avg_pool": "nn.AvgPool2d"}
-_ONE_ARGUMENT = ("linear", "conv2d", "embedding", "embedding_bag", "layer_norm", "rms_norm", "group_norm", "scale")
-"""Layers with parameters that are called with their input alone; a bag with weights stands in no chain."""
+_ONE_ARGUMENT = (
+    *("linear", "conv2d", "conv_transpose2d", "embedding", "embedding_bag"),
+    *("layer_norm", "rms_norm", "group_norm", "scale", "dropout"),
+)
+"""Modules that are called with their input alone; a bag with weights stands in no chain."""
 SCALE = """class Scale(nn.Module):
     def __init__(self):
         super().__init__()
@@ -19,18 +22,18 @@ SCALE = """class Scale(nn.Module):
 
 
 def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | None:
-    """Return the expression that makes the layer's module; None for an operation without parameters."""
+    """Return the expression that makes the layer's module; None for an operation that is a function."""
     options = filled_options(case, layer.name)
     shape = shapes[layer.inputs[0]]
     bias = "" if options.get("bias", True) else ", bias=False"
     match layer.op:
         case "linear":
             return f"nn.Linear({shape[-1]}, {options['units']}{bias})"
-        case "conv1d" | "conv2d":
-            channels = shape[-1] if layer.op == "conv1d" else shape[0]
-            stride = f", stride={options['stride']}" if options["stride"] != 1 else ""
-            name = "nn.Conv1d" if layer.op == "conv1d" else "nn.Conv2d"
-            return f"{name}({channels}, {options['channels']}, {options['kernel']}{stride}{bias})"
+        case op if op in CONVOLUTIONS:
+            channels = shape[-1] if op.endswith("1d") else shape[0]
+            name = f"nn.Conv{'Transpose' if 'transpose' in op else ''}{op[-2:]}"
+            more = "".join(f", {key}={options[key]}" for key in ("stride", "groups") if options[key] != 1)
+            return f"{name}({channels}, {options['channels']}, {options['kernel']}{more}{bias})"
         case "embedding":
             return f"nn.Embedding({vocab(case, layer.name)}, {options['dim']})"
         case "embedding_bag":
@@ -50,6 +53,8 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
             return f"nn.GroupNorm({options['groups']}, {shape[0]})"
         case "scale":
             return "Scale()"
+        case "dropout":
+            return f"nn.Dropout({options['rate']})"
         case _:
             return None
 
@@ -76,7 +81,7 @@ def call(layer: Layer, inputs: list[str], shapes: dict[str, Shape]) -> str:
     """
     x = inputs[0]
     match layer.op:
-        case "conv1d":
+        case "conv1d" | "conv_transpose1d":
             return f"self.{layer.name}({x}.transpose(1, 2)).transpose(1, 2)"
         case "batch_norm" if len(shapes[layer.inputs[0]]) == 2:
             return f"self.{layer.name}({x}.transpose(1, 2)).transpose(1, 2)"

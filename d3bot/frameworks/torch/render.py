@@ -5,7 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Script, View
 from d3bot.frameworks.code import tidy, unrolled
-from d3bot.frameworks.layers import Shape, infer_shapes
+from d3bot.frameworks.layers import Shape, drops, infer_shapes
 from d3bot.frameworks.rendering import assemble, common_context
 from d3bot.frameworks.torch.families import FAMILIES
 from d3bot.frameworks.torch.loss import IGNORED, loss_of
@@ -66,6 +66,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "measures": {},
         "mixed": "" if case.mixed == "none" else case.mixed,
         "scaler": 'torch.amp.GradScaler("cpu")' if case.mixed == "float16" else "",
+        "drops": drops(case),
         "plain": f".to(torch.{case.dtype})" if any(cast.dtype == "bfloat16" for cast in case.casts) else "",
         "recompute": [model.access(name) for name in case.recompute],
         "compiler": "" if case.compiler == "none" else case.compiler,

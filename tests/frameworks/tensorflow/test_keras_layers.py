@@ -18,6 +18,16 @@ WRITTEN = {
         layer("a", "conv2d", "x", channels=3, stride=2, bias=False),
         'keras.layers.Conv2D(3, 3, strides=2, use_bias=False, name="a")',
     ),
+    "conv_transpose1d": (
+        SEQUENCE,
+        layer("a", "conv_transpose1d", "x", channels=3, stride=2),
+        'keras.layers.Conv1DTranspose(3, 3, strides=2, name="a")',
+    ),
+    "conv_transpose2d": (
+        IMAGE,
+        layer("a", "conv_transpose2d", "x", channels=3, bias=False),
+        'keras.layers.Conv2DTranspose(3, 3, use_bias=False, name="a")',
+    ),
     "embedding": (TOKENS, layer("a", "embedding", "words", dim=4), 'keras.layers.Embedding(9, 4, name="a")'),
     "lstm": (SEQUENCE, layer("a", "lstm", "x", units=3), 'keras.layers.LSTM(3, return_sequences=True, name="a")'),
     "gru": (SEQUENCE, layer("a", "gru", "x", units=3), 'keras.layers.GRU(3, return_sequences=True, name="a")'),

@@ -3,7 +3,7 @@
 import math
 
 from d3bot.frameworks.base import EPSILON
-from d3bot.frameworks.layers import KINDS, filled_options, infer_shapes
+from d3bot.frameworks.layers import KINDS, drops, infer_shapes
 from d3bot.frameworks.tensorflow.fitting import LABEL_METRICS
 from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
 from d3bot.frameworks.tensorflow.model import tie_obstacle, tie_root
@@ -58,7 +58,7 @@ def replica_obstacle(case: Case, replicas: int) -> str | None:
         return "Keras divides by the rows that count on each replica, which are not equally many on all of them"
     if case.running_mean and uneven:
         return "the mean over replicas with unequal shares of a batch is not the mean over its rows"
-    if any(float(filled_options(case, layer.name)["rate"]) > 1e-9 for layer in case.layers if layer.op == "dropout"):
+    if drops(case):
         return "each replica draws its own zeros, and no document says from which state"
     if "batch_norm" in case.ops() and case.loop == "custom":
         if uneven:

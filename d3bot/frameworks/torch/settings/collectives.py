@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.layers import CONVOLUTIONS
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     GROUP,
@@ -19,7 +20,7 @@ from d3bot.frameworks.torch.settings.common import (
 )
 from d3bot.spec import Case, Setting
 
-_LAYERS = ("linear", "conv1d", "conv2d", "layer_norm", "rms_norm", "group_norm", "scale")
+_LAYERS = ("linear", *CONVOLUTIONS, "layer_norm", "rms_norm", "group_norm", "scale")
 """Layers that take one real-valued tensor and give one, row by row."""
 
 _SPREAD = "torch.cat([x * (other == rank) for other in range(WORLD)])"

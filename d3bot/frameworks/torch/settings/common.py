@@ -3,7 +3,7 @@
 from typing import Any
 
 from d3bot.frameworks.base import Option
-from d3bot.frameworks.layers import KINDS
+from d3bot.frameworks.layers import KINDS, drops
 from d3bot.spec import ArrayName, Case, Setting
 
 WORLD = Option("world", "number of ranks", low=1, high=8)
@@ -14,18 +14,21 @@ EXACT = (
     "sizes: the noise bound."
 )
 RECIPE = (
-    " Micro-batches are one batch, and nothing is recomputed or compiled. Under autocast each shard is computed under "
+    " Micro-batches are one batch, and nothing is recomputed or compiled. Dropout draws from the generator that both "
+    "halves seed by step and rank before each forward pass. Under autocast each shard is computed under "
     "the same autocast and the mean is taken last; loss scaling is written out, and a step whose gradients are not "
     "finite is left out."
 )
 """How the reference of data parallelism does what a case asks for beside distribution, for `Contract.reference`."""
 RECIPE_SOURCE = (
-    '; "In these regions, ops run in an op-specific dtype chosen by autocast" (torch.autocast, 2.13); "If no inf/NaN '
-    "gradients are found, invokes optimizer.step() using the unscaled gradients. Otherwise, optimizer.step() is "
-    'skipped" (GradScaler.step, 2.13)'
+    '; "checkpointing includes logic to juggle the RNG state such that checkpointed passes making use of RNG (through '
+    'dropout for example) have deterministic output as compared to non-checkpointed passes" (torch.utils.checkpoint, '
+    '2.13); "In these regions, ops run in an op-specific dtype chosen by autocast" (torch.autocast, 2.13); "If no '
+    "inf/NaN gradients are found, invokes optimizer.step() using the unscaled gradients. Otherwise, optimizer.step() "
+    'is skipped" (GradScaler.step, 2.13)'
 )
 MICRO_BATCHES = (
-    "Micro-batches: rows that do not divide into them, batch norm, a mean over weighted or unignored targets.",
+    "Micro-batches: rows that do not divide into them, batch norm, dropout, a mean over weighted or unignored targets.",
     "Every row of a rank ignored: the mean over nothing is NaN.",
 )
 PRECISION = (
@@ -81,6 +84,8 @@ def micro_batch_obstacle(case: Case, world: int) -> str | None:
         return None
     if keeps_local_buffers(case):
         return "batch norm takes the statistics of one micro-batch, which the whole batch does not have"
+    if drops(case):
+        return "micro-batches draw their masks of dropout one after the other, the whole batch draws all at once"
     if case.batch % (world * case.accumulate):
         return f"{case.batch} rows on {world} ranks do not divide into {case.accumulate} micro-batches each"
     if case.reduction == "mean" and (case.ignored or case.weights == "class"):

@@ -69,7 +69,11 @@ FAMILY = Family(
             "A sequence that does not divide into two parts a rank.",
             "Micro-batches: rows that do not divide into them.",
         ),
-        excluded={"mixed": _LOWER, "cast": _LOWER},
+        excluded={
+            "mixed": _LOWER,
+            "cast": _LOWER,
+            "dropout": "what a rank draws for its part of a sequence is not a part of what is drawn for the whole",
+        },
     ),
     world=world_of,
     processes=world_of,

@@ -118,6 +118,7 @@ FAMILY = Family(
             "lstm": _STATE,
             "gru": _STATE,
             "embedding-bag": "a bag makes plain tensors of its offsets, and all operands must be DTensors",
+            "dropout": '"DTensor Random APIs only supports cuda/cuda-like devices" (is_rng_supported_mesh, 2.13)',
             "attention": "the backward of the CPU's attention has no sharding strategy, as DTensor says",
         },
     ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.layers import infer_shapes
+from d3bot.frameworks.layers import filled_options, infer_shapes
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings import precision
 from d3bot.frameworks.torch.settings.common import (
@@ -32,12 +32,14 @@ def _dim1(case: Case, setting: Setting) -> bool:
     """Whether any parameter is sharded on dim 1: its matrix or kernel divides there by the number of ranks."""
     shapes, world = infer_shapes(case), world_of(setting)
     for layer in case.layers:
-        features = shapes[layer.inputs[0]]
+        features, options = shapes[layer.inputs[0]], filled_options(case, layer.name)
         match layer.op:
-            case "linear" | "lstm" | "gru" | "conv1d" | "attention":
+            case "linear" | "lstm" | "gru" | "attention":
                 second = features[-1]
-            case "conv2d":
-                second = features[0]
+            case "conv1d" | "conv2d":
+                second = features[-1 if layer.op == "conv1d" else 0] // int(options["groups"])
+            case "conv_transpose1d" | "conv_transpose2d":
+                second = int(options["channels"]) // int(options["groups"])
             case "embedding" | "embedding_bag":
                 second = shapes[layer.name][-1]
             case _:

@@ -176,6 +176,7 @@ FAMILY = Family(
             "mixed": '"autocast should wrap only the forward pass(es) of your network": a schedule runs both passes',
             "reentrant": "a stage goes backward by autograd.grad, with which reentrant checkpointing is incompatible",
             "compiled": "nothing says how a compiled module becomes a stage",
+            "dropout": "each stage draws masks for micro-batches in the schedule's own order",
         },
     ),
     world=world_of,

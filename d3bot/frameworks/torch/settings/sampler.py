@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
+from d3bot.frameworks.layers import drops
 from d3bot.frameworks.torch.settings import ddp
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
@@ -34,6 +35,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     if setting.get("shuffle") is True:
         if case.batch % world_of(setting):
             return "which rows are taken twice or dropped depends on the shuffle"
+        if drops(case):
+            return "which row meets which mask of dropout depends on the shuffle"
         if case.reduction == "sum" or case.weights == "class":
             return "a sum, or a mean by weight, over all rows is not the mean over the ranks' own"
         if keeps_local_buffers(case):
@@ -92,7 +95,7 @@ FAMILY = Family(
         "Elsewhere the noise bound.",
         breaks=(
             "Rows that are dropped or too few: a rank without a row, or with one under batch norm.",
-            "Shuffling rows that do not divide evenly, or with batch norm: what happens depends on the shuffle.",
+            "Shuffling rows that do not divide evenly, batch norm or dropout: what happens depends on the shuffle.",
             "Shuffling under a summed or weighted loss: the ranks' mean is not that of all rows.",
             ddp.FAMILY.contract.breaks[1],
         ),

@@ -123,7 +123,8 @@ FAMILY = Family(
         "compatible nn.Module parameters and runs the sharded computation with input sharded on the sequence "
         'dimension" (SequenceParallel, 2.13); plain tensors among DTensors are converted under implicit_replication '
         "only (torch.distributed.tensor.experimental, 2.13)",
-        reference="The whole batch in one process.",
+        reference="The whole batch in one process. Dropout is behind outputs that are whole, and each rank draws its "
+        "mask from a generator that the script seeds alike on all of them.",
         exact="The noise bound: a sharded contraction adds in another order.",
         breaks=(
             "Tied weights: each module's weight becomes a parameter of its own.",
