@@ -1,23 +1,32 @@
 """What the executed trials of a run cover, and what has been covered lately."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from d3bot.generate.coverage import NEVER, known_pairs, pairs_of
+from d3bot.generate.risky import is_triple
 from d3bot.history.coverage import load_coverage, write_coverage
 from d3bot.spec import FRAMEWORKS, Framework, Pair, PairCount, Trial, Verdict
 
 Ages = dict[Framework, dict[Pair, int]]
 
 
-def record_coverage(
-    out: Path, previous: Path | None, trials: Sequence[Trial], verdicts: Sequence[Verdict]
-) -> dict[Framework, PairCount]:
+@dataclass(frozen=True)
+class Counts:
+    """The numbers of a run, of each framework that it ran."""
+
+    pairs: dict[Framework, PairCount]
+    triples: dict[Framework, PairCount]
+
+
+def record_coverage(out: Path, previous: Path | None, trials: Sequence[Trial], verdicts: Sequence[Verdict]) -> Counts:
     """Write coverage.json of a run and return its numbers, for each framework that it ran.
 
-    Only executed trials count: a refusal, an obstacle, or trouble of the infrastructure covers nothing.
+    Only executed trials count that could have shown a fault: a refusal, an obstacle, trouble of the infrastructure or a
+    vacuous case covers nothing.
     """
-    executed = {verdict.trial for verdict in verdicts if verdict.failing or verdict.kind == "pass"}
+    executed = {verdict.trial for verdict in verdicts if verdict.covers}
     before = load_coverage(previous) if previous else None
     ages: Ages = {}
     for framework in FRAMEWORKS:
@@ -29,7 +38,7 @@ def record_coverage(
     return _counts(ages)
 
 
-def merge_coverage(out: Path, parts: Sequence[Path]) -> dict[Framework, PairCount]:
+def merge_coverage(out: Path, parts: Sequence[Path]) -> Counts:
     """Write the coverage of shards together, and return its numbers: what one of them covered, the run did."""
     ages: Ages = {}
     for part in parts:
@@ -48,14 +57,25 @@ def aged(before: Mapping[Pair, int], covered: set[Pair]) -> dict[Pair, int]:
     return older | dict.fromkeys(covered, 0)
 
 
-def _counts(ages: Ages) -> dict[Framework, PairCount]:
-    counts: dict[Framework, PairCount] = {}
-    for framework, pairs in ages.items():
+def _counts(ages: Ages) -> Counts:
+    pairs: dict[Framework, PairCount] = {}
+    triples: dict[Framework, PairCount] = {}
+    for framework, seen in ages.items():
         known = known_pairs(framework)
-        counts[framework] = PairCount(
-            reachable=len(known.reachable),
-            excluded=len(known.excluded),
-            covered=sum(age == 0 for pair, age in pairs.items() if pair in known.reachable),
-            lately=len(pairs.keys() & known.reachable),
-        )
-    return counts
+        for counts, triple in ((pairs, False), (triples, True)):
+            counts[framework] = _count(
+                (pair for pair in known.reachable if is_triple(pair) is triple),
+                sum(is_triple(pair) is triple for pair in known.excluded),
+                seen,
+            )
+    return Counts(pairs, triples)
+
+
+def _count(reachable: Iterable[Pair], excluded: int, seen: Mapping[Pair, int]) -> PairCount:
+    ages = [seen.get(pair) for pair in reachable]
+    return PairCount(
+        reachable=len(ages),
+        excluded=excluded,
+        covered=sum(age == 0 for age in ages),
+        lately=sum(age is not None for age in ages),
+    )

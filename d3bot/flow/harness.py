@@ -12,6 +12,7 @@ from d3bot.engine.pace import Pace
 from d3bot.engine.pool import Pool
 from d3bot.flow.format import format_files
 from d3bot.flow.keying import groups_of, symptom_key_of
+from d3bot.flow.stopwatch import Stopwatch
 from d3bot.frameworks import Script, canonical_setting, family_of, obstacle, render
 from d3bot.judge import (
     UNEXPLAINED,
@@ -35,6 +36,9 @@ ORDERED: tuple[Literal["move", "order"], ...] = ("move", "move", "move", "move",
 MOVED: tuple[Literal["move", "order"], ...] = ("move", "move", "move")
 """Re-runs for the noise of what lies on the way, whose rows must stay in their order."""
 
+RENDER = "render"
+"""Under what name rendering and formatting are timed."""
+
 _REFERENCE_SECONDS = 120.0
 _KEPT_REFERENCES = 64
 
@@ -55,12 +59,13 @@ class Judged:
 class Harness:
     """Runs and judges trials of one build.  Thread-safe.  Scripts are written below `folder`."""
 
-    def __init__(self, pool: Pool, folder: Path, pace: Pace, shard: str = "1/1"):
+    def __init__(self, pool: Pool, folder: Path, pace: Pace, shard: str = "1/1", stopwatch: Stopwatch | None = None):
         self.build: Build = pool.build
         self._pool = pool
         self._folder = folder
         self._pace = pace
         self._shard = shard
+        self._stopwatch = stopwatch or Stopwatch()
         self._references: dict[str, _Once] = {}
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +78,8 @@ class Harness:
                 path = self._path(trial)
                 path.write_text(self._render(trial).text)
                 paths.append(path)
-        format_files(paths)
+        with self._stopwatch.measure(RENDER):
+            format_files(paths)
 
     def run(self, trial: Trial, fresh: bool = False, patient: bool = False, written: Path | None = None) -> Judged:
         """Run one trial and judge it; with `fresh` the reference is run anew as well, not taken from the cache.
@@ -202,7 +208,8 @@ class Harness:
     def _render(self, trial: Trial) -> Script:
         setting = canonical_setting(trial.case.framework, trial.setting)
         docstring = f"Case {trial.case.id} under {setting}: one process and the distributed run must agree."
-        return render(trial.case, setting, docstring)
+        with self._stopwatch.measure(RENDER):
+            return render(trial.case, setting, docstring)
 
     def _reference(self, script: Script, path: Path, fresh: bool, written: Path | None = None) -> Observation:
         """Return the reference with its noise re-runs, run once for all settings that share its text.

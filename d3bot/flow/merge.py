@@ -12,13 +12,14 @@ from d3bot.flow.evidence import FIXED, known_findings
 from d3bot.flow.finding import issue_of
 from d3bot.flow.night import MAX_NO_DATA, Night
 from d3bot.flow.pages import write_pages
-from d3bot.flow.plan_file import PLAN, load_plan, write_plan
+from d3bot.flow.plan_file import PLAN, load_costs, load_plan, write_plan
 from d3bot.flow.totals import totals
+from d3bot.generate.costs import NO_COSTS
 from d3bot.history.changes import compare, known_again, other_names
 from d3bot.history.evidence import load_evidence, write_evidence
 from d3bot.history.finding_folder import FindingFolder, list_findings, read_finding, write_finding
 from d3bot.history.folder import LoadedRun, RunWriter, load_run, write_changes
-from d3bot.spec import Build, Evidence, Finding, Run, SpecError, Trial, Verdict, short_hash
+from d3bot.spec import Build, Costs, Evidence, Finding, Run, SpecError, Trial, Verdict, short_hash
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,14 @@ def merge_runs(
     run = _run(parts, verdicts, trials, not missing, before.run.run if before else "")
     writer = RunWriter.create(out, run)
     with writer:
-        write_plan(out, trials)
+        write_plan(out, trials, _costs(parts))
         for verdict in verdicts:
             writer.append(verdict)
         _write_findings(out, found, templates)
         findings = [finding for _, finding in found]
         _evidence(parts, out, {verdict.key for verdict in verdicts if verdict.failing} | keys.keys())
-        run = run.model_copy(update={"pairs": merge_coverage(out, [part.folder for part in parts])})
+        counts = merge_coverage(out, [part.folder for part in parts])
+        run = run.model_copy(update={"pairs": counts.pairs, "triples": counts.triples})
         older = [folder.finding for folder in known_findings(previous)] if previous else []
         names = other_names([*older, *findings])
         changes = known_again(compare(before.verdicts if before else [], verdicts, names), names)
@@ -141,6 +143,11 @@ def _trials(parts: Sequence[Part]) -> list[Trial]:
     return list(found.values())
 
 
+def _costs(parts: Sequence[Part]) -> Costs:
+    """Return the costs by which the shards chose; all were compared with one run, and have the same."""
+    return next((load_costs(part.folder) for part in parts if (part.folder / PLAN).exists()), NO_COSTS)
+
+
 def _run(
     parts: Sequence[Part], verdicts: Sequence[Verdict], trials: Sequence[Trial], whole: bool, previous: str
 ) -> Run:
@@ -152,6 +159,7 @@ def _run(
         update={
             "run": f"{first.run.rpartition('-')[0] or first.run}-{name[:6]}",
             "seconds": max(part.loaded.run.seconds for part in parts),
+            "timings": _timings(parts),
             "config": {**first.config, "shard": {"index": 1, "count": 1}},
             **totals(verdicts),
             "complete": whole and all(t.id in done for t in trials) and blank <= MAX_NO_DATA * len(verdicts),
@@ -159,6 +167,11 @@ def _run(
             "version": __version__,
         }
     )
+
+
+def _timings(parts: Sequence[Part]) -> dict[str, float]:
+    """Return the timings of the slowest shard, which is the one whose seconds the run has."""
+    return max((part.loaded.run for part in parts), key=lambda run: run.seconds).timings
 
 
 def _found(parts: Sequence[Part]) -> list[tuple[FindingFolder, Finding]]:

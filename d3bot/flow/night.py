@@ -28,11 +28,12 @@ from d3bot.flow.harness import Harness
 from d3bot.flow.look import Looked, look_into
 from d3bot.flow.newest import recheck
 from d3bot.flow.pages import write_pages
-from d3bot.flow.plan_file import load_plan, write_plan
-from d3bot.flow.planning import Before, find_previous, more_trials, plan_trials
+from d3bot.flow.plan_file import load_costs, load_plan, write_plan
+from d3bot.flow.planning import Before, costs_of, find_previous, more_trials, plan_trials
 from d3bot.flow.represent import FailedBefore
 from d3bot.flow.resolved import resolved
 from d3bot.flow.rounds import Rounds
+from d3bot.flow.stopwatch import Stopwatch
 from d3bot.flow.totals import totals
 from d3bot.frameworks import script_env
 from d3bot.frameworks.registry import check_globs
@@ -49,6 +50,9 @@ from d3bot.spec import (
     Trial,
     Verdict,
 )
+
+GENERATE = "generate"
+"""Under what name making cases and choosing trials is timed."""
 
 MAX_NO_DATA = 0.02
 """Part of a run's trials that infrastructure trouble may take before the run counts as incomplete."""
@@ -91,26 +95,30 @@ def run_night(
         for note in _odd(before, build):
             console.print(f"{build.label}: {note}", markup=False)
     base = _base(config, before, builds, console)
+    stopwatch = Stopwatch()
     prune(config.cache, config.cache_gib, config.cache_days)
     failed_before = _failed_before(before)
     if resume:
         writer, loaded = RunWriter.resume(out)
-        run, trials = loaded.run, load_plan(out)
+        run, trials, costs = loaded.run, load_plan(out), load_costs(out)
         if [build.id for build in run.builds] != [build.id for build in builds]:
             writer.close()
             raise SpecError(f"{out}: was begun on other builds ({_labels(run.builds)}); choose another --out")
-        _, held = failed_before.hold_back(plan_trials(config, builds, before, run.seed))
+        _, held = failed_before.hold_back(plan_trials(config, builds, before, run.seed, costs))
         held = [trial for trial in held if trial.id not in {planned.id for planned in trials}]
         verdicts = {verdict.trial: verdict for verdict in loaded.verdicts if verdict.kind != "no-data"}
         console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
     else:
         seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
-        trials, held = failed_before.hold_back(plan_trials(config, builds, before, seed, changed))
+        costs = costs_of(before)
+        with stopwatch.measure(GENERATE):
+            planned = plan_trials(config, builds, before, seed, costs, changed)
+        trials, held = failed_before.hold_back(planned)
         if not trials and not config.minutes:
             raise SpecError("nothing to run: no case is applicable under the settings asked for; loosen --settings")
         run = _new_run(config, out, builds, seed, before)
         writer = RunWriter.create(out, run)
-        write_plan(out, trials)
+        write_plan(out, trials, costs)
         verdicts = {}
     ends = began + 60 * config.minutes if config.minutes else None
 
@@ -124,6 +132,7 @@ def run_night(
                 Path(scripts) / build.framework,
                 pace,
                 str(config.shard),
+                stopwatch,
             )
             for build in builds
         }
@@ -135,12 +144,13 @@ def run_night(
                 more = failed_before.released(held, rounds.verdicts)
                 held = [trial for trial in held if trial not in more]
                 if ends and time.monotonic() < ends:
-                    more += more_trials(config, builds, before, trials, rounds.verdicts, run.seed)
+                    with stopwatch.measure(GENERATE):
+                        more += more_trials(config, builds, before, trials, rounds.verdicts, run.seed, costs)
                 if not more:
                     break
                 trials = [*trials, *more]
                 progress.grow(len(more))
-                write_plan(out, trials)
+                write_plan(out, trials, costs)
             rounds.close()
         ordered = [rounds.verdicts[trial.id] for trial in trials if trial.id in rounds.verdicts]
         findings: list[Finding] = []
@@ -149,7 +159,7 @@ def run_night(
             trials = [*trials, *(judged.trial for judged in looked.added)]
             ordered += [judged.verdict for judged in looked.added]
             if looked.added:
-                write_plan(out, trials)
+                write_plan(out, trials, costs)
             earlier = {name: finding for finding in _findings_before(before) for name in finding.names}
             findings = recheck(looked.findings, builds, out, config, log)
             findings = bisect_new(findings, _builds_before(before), out, config, log, earlier)
@@ -161,6 +171,7 @@ def run_night(
             failing = shown | {verdict.key for verdict in ordered if verdict.failing}
             of_framework = {build.framework: build for build in builds}
             gather(before.folder, of_framework, failing, shown, out, config.confirmations, config.shard)
+        run = run.model_copy(update={"timings": stopwatch.seconds})
         seconds = round(run.seconds + time.monotonic() - began, 1)
         night = _finish(out, run, trials, ordered, findings, before, seconds, writer, config.templates)
     return night
@@ -280,8 +291,9 @@ def _finish(
 ) -> Night:
     blank = sum(verdict.kind == "no-data" for verdict in verdicts)
     complete = len(verdicts) == len(trials) and blank <= MAX_NO_DATA * len(trials)
-    pairs = record_coverage(out, before.folder if before else None, trials, verdicts)
-    final = run.model_copy(update={"seconds": seconds, "complete": complete, "pairs": pairs, **totals(verdicts)})
+    covered = record_coverage(out, before.folder if before else None, trials, verdicts)
+    counts = {"pairs": covered.pairs, "triples": covered.triples, **totals(verdicts)}
+    final = run.model_copy(update={"seconds": seconds, "complete": complete, **counts})
     known = _findings_before(before)
     names = other_names([*known, *findings])
     changes = known_again(compare(before.loaded.verdicts if before else [], verdicts, names), names)

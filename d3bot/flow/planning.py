@@ -11,12 +11,13 @@ from d3bot.flow.plan_file import PLAN, load_plan
 from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import families, family_of, find_settings, matches, touched
 from d3bot.generate import EXPLORED, EXPLORED_EVERY, PER_CASE, drawn_settings, explored, fresh_cases, grid, plan, shard
+from d3bot.generate.costs import NO_COSTS, learned
 from d3bot.generate.coverage import pairs_of
 from d3bot.generate.mutate import mutants
 from d3bot.history.coverage import load_coverage
 from d3bot.history.folder import LoadedRun
 from d3bot.history.previous import latest_comparable, named
-from d3bot.spec import Build, Case, Finding, Framework, Pair, Seed, Setting, Trial, Verdict
+from d3bot.spec import Build, Case, Costs, Finding, Framework, Pair, Seed, Setting, Trial, Verdict
 
 _ROUND = 12
 """Fresh cases of each build in a round of a run that is given minutes."""
@@ -64,10 +65,22 @@ def find_previous(config: Config, out: Path, builds: Sequence[Build], say: Calla
     return Before(found.folder, found.loaded) if found.folder and found.loaded else None
 
 
+def costs_of(before: Before | None) -> Costs:
+    """Return what trials cost in the previous run."""
+    return learned(before.loaded.run.run, before.loaded.verdicts) if before else Costs()
+
+
 def plan_trials(
-    config: Config, builds: Sequence[Build], before: Before | None, seed: int, changed: Sequence[str] = ()
+    config: Config,
+    builds: Sequence[Build],
+    before: Before | None,
+    seed: int,
+    costs: Costs,
+    changed: Sequence[str] = (),
 ) -> list[Trial]:
     """Return the trials of a run's first round, this shard's: seeds, what failed last time, and fresh cases.
+
+    What covers most per expected second by these `costs` is chosen.
 
     A run that is given minutes gets its fresh cases in later rounds.  In front comes what the `changed` files of the
     library touch: as many fresh cases again, under the settings of the families whose code they hold.
@@ -86,7 +99,8 @@ def plan_trials(
             beside = [
                 setting for setting in _wider(framework, config.settings, seed) if setting.family in families_first
             ]
-            trials += explored(plan([], [], more, first, PER_CASE[framework]), more, beside, ages, EXPLORED[framework])
+            planned = plan([], [], more, first, PER_CASE[framework])
+            trials += explored(planned, more, beside, ages, EXPLORED[framework], costs)
         cases = fresh_cases(framework, seed, count)
         planned = plan(
             seeds=[_on(build, seed) for seed in load_seeds(config.seeds, framework)],
@@ -98,7 +112,7 @@ def plan_trials(
         )
         some = cases[:: EXPLORED_EVERY[framework]]
         wider = _wider(framework, config.settings, seed)
-        trials += explored(planned, some, wider, ages, EXPLORED[framework])
+        trials += explored(planned, some, wider, ages, EXPLORED[framework], costs)
     return shard(trials, config.shard.index, config.shard.count)
 
 
@@ -129,6 +143,7 @@ def more_trials(
     planned: Sequence[Trial],
     verdicts: Mapping[str, Verdict],
     seed: int,
+    costs: Costs,
 ) -> list[Trial]:
     """Return a further round of a run that is given minutes instead of a number of cases: fresh cases and mutants.
 
@@ -146,13 +161,14 @@ def more_trials(
         seen = {trial.case.id for trial in mine if trial.origin == "fresh"}
         start = -(-len(seen) // _ROUND) * _ROUND
         cases = fresh_cases(framework, seed, (start + _ROUND) * count)[index - 1 :: count][start:]
-        ages = _ages(before, framework) | {pair: 0 for trial in mine for pair in pairs_of(trial.case, trial.setting)}
+        tried = [trial for trial in mine if trial.id in verdicts and verdicts[trial.id].covers]
+        ages = _ages(before, framework) | {pair: 0 for trial in tried for pair in pairs_of(trial.case, trial.setting)}
         now = seed + len(seen) * count + index
-        trials += fresh_trials(framework, cases, config.settings, now, ages)
+        trials += fresh_trials(framework, cases, config.settings, now, ages, costs)
         children = mutants(energies(mine, verdicts), now, _MUTANTS)
         trials += [
             trial.model_copy(update={"origin": "mutant"})
-            for trial in fresh_trials(framework, children, config.settings, now, ages)
+            for trial in fresh_trials(framework, children, config.settings, now, ages, costs)
         ]
     return [trial for trial in trials if trial.id not in done]
 
@@ -177,11 +193,16 @@ def energies(trials: Sequence[Trial], verdicts: Mapping[str, Verdict]) -> list[t
 
 
 def fresh_trials(
-    framework: Framework, cases: Sequence[Case], globs: Sequence[str], seed: int, ages: Mapping[Pair, int]
+    framework: Framework,
+    cases: Sequence[Case],
+    globs: Sequence[str],
+    seed: int,
+    ages: Mapping[Pair, int],
+    costs: Costs = NO_COSTS,
 ) -> list[Trial]:
     """Return the trials of fresh cases alone: spread over the standing settings, and some that cover most beyond."""
     planned = plan([], [], cases, find_settings(framework, globs), PER_CASE[framework])
-    return explored(planned, cases, _wider(framework, globs, seed), ages, EXPLORED[framework])
+    return explored(planned, cases, _wider(framework, globs, seed), ages, EXPLORED[framework], costs)
 
 
 def _wider(framework: Framework, globs: Sequence[str], seed: int) -> list[Setting]:

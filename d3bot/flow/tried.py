@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from d3bot.generate.coverage import known_pairs, pairs_of
+from d3bot.generate.risky import is_triple
 from d3bot.report.html import Met, Tried
 from d3bot.spec import SETTLED, Pair, SpecError, Trial, Verdict
 
@@ -47,6 +48,6 @@ def _table(trials: Sequence[Trial], verdicts: Mapping[str, Verdict]) -> Tried:
 def _pairs(trial: Trial) -> frozenset[Pair]:
     """Return a trial's pairs; none of an older run's that names an option which there is no more."""
     try:
-        return pairs_of(trial.case, trial.setting)
+        return frozenset(pair for pair in pairs_of(trial.case, trial.setting) if not is_triple(pair))
     except (SpecError, KeyError):
         return frozenset()

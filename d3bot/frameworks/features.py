@@ -1,5 +1,8 @@
 """The named features of a case, by which coverage is counted and findings are keyed."""
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 from d3bot.frameworks.layers import CONVOLUTIONS, filled_options
 from d3bot.spec import Case
 
@@ -16,6 +19,25 @@ def features(case: Case) -> frozenset[str]:
     dtype, loss and loop.  `skips` give `unused` (a layer left out of every step) or `conditional` (of one), `groups`
     also `empty-group` and `late-group` (added in mid-training), `mixed` also which type.
     """
+    return _features(_Same(case))
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """A case by identity: planning asks for the features of one object thousands of times."""
+
+    case: Case
+
+    def __hash__(self) -> int:
+        return id(self.case)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.case is other.case
+
+
+@lru_cache(maxsize=4096)
+def _features(held: _Same) -> frozenset[str]:
+    case = held.case
     words = {_STRUCTURE.get(op, op.replace("_", "-")) for op in case.ops()}
     words |= {case.dtype, case.loss.replace("_", "-"), case.loop.replace("_", "-"), _optimizer(case)}
     sizes = [

@@ -1,35 +1,35 @@
 """Coverage by pairs: which feature of a case has met which option of a setting.
 
 Bugs sit where two things meet: a tied weight under a hook, an uneven size under sharding on the second dimension.  A
-pair is (word of `frameworks.features`, option of a family with its value).  Which pairs exist, `pairs.toml` beside this
-module says: it is written from the layers, features, settings and contracts (`make pairs`) and reviewed like code.
+pair is (word of `frameworks.features`, option of a family with its value).  Of the features in `risky`, two at a time
+count as one more: a triple.  Which pairs and triples exist, `pairs.toml` beside this module says: it is written from
+the layers, features, settings and contracts (`make pairs`) and reviewed like code.
 """
 
 import random
 import tomllib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
 
-import tomli_w
-
-from d3bot.frameworks import Family, cost, families, features, obstacle, standing_settings
-from d3bot.spec import Case, Framework, Pair, Scalar, Setting, SpecError, Trial, show_scalar
+from d3bot.frameworks import Family, families, features, obstacle, standing_settings
+from d3bot.generate.costs import NO_COSTS, expected
+from d3bot.generate.risky import is_triple, parts, together
+from d3bot.spec import Case, Costs, Framework, Pair, Scalar, Setting, SpecError, Trial, show_scalar
 
 NEVER = 30
 """Age, in runs, of a pair that no run on record has executed."""
 
 _FILE = Path(__file__).with_name("pairs.toml")
-_REFERENCE_SHARE = 0.5
-"""Work of judging a trial beside its distributed side, in units of `frameworks.cost`."""
+_TRIPLE = 0.25
+"""What a triple counts beside a pair: there are several times as many, and pairs come first."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of one framework: those that a trial can have, and the others with the reason."""
+    """The pairs and triples of one framework: those that a trial can have, and the others with the reason."""
 
     reachable: frozenset[Pair]
     excluded: Mapping[Pair, str]
@@ -37,13 +37,18 @@ class Pairs:
 
 @cache
 def known_pairs(framework: Framework) -> Pairs:
-    """Return the pairs as `pairs.toml` lists them."""
+    """Return the pairs and triples as `pairs.toml` lists them; a triple with an excluded pair is excluded by it."""
     table = tomllib.loads(_FILE.read_text(encoding="utf-8"))[framework]
     excluded = {(word, option): why for option, words in table["excluded"].items() for word, why in words.items()}
-    every = frozenset(product(table["features"], table["options"]))
+    for word, option in product(table["together"], table["options"]):
+        for part in parts(word):
+            if (part, option) in excluded:
+                excluded.setdefault((word, option), excluded[part, option])
+    every = frozenset(product((*table["features"], *table["together"]), table["options"]))
     return Pairs(every - excluded.keys(), excluded)
 
 
+@cache
 def option_words(framework: Framework, setting: Setting) -> frozenset[str]:
     """Return every option of a setting with its value, defaults among them, such as `fsdp2:wrap=layers`."""
     family = families(framework)[setting.family]
@@ -52,9 +57,15 @@ def option_words(framework: Framework, setting: Setting) -> frozenset[str]:
     )
 
 
+def words_of(case: Case) -> frozenset[str]:
+    """Return the features of a case, and a word for every two risky ones of them."""
+    words = features(case)
+    return words | together(case.framework, words)
+
+
 def pairs_of(case: Case, setting: Setting) -> frozenset[Pair]:
-    """Return the pairs that a trial of this case under this setting covers once it has been executed."""
-    return frozenset(product(features(case), option_words(case.framework, setting)))
+    """Return the pairs and triples that a trial of this case under this setting covers once it has been executed."""
+    return frozenset(product(words_of(case), option_words(case.framework, setting)))
 
 
 @cache
@@ -106,12 +117,14 @@ def explored(
     settings: Sequence[Setting],
     ages: Mapping[Pair, int],
     per_case: int,
+    costs: Costs = NO_COSTS,
 ) -> list[Trial]:
-    """Return the trials with up to `per_case` more for each of the cases: those that cover most for what they cost.
+    """Return the trials with up to `per_case` more for each of the cases: those that cover most per expected second.
 
-    A pair that no trial here has counts by its age in runs (`ages`; `NEVER` where there is none), one that some trial
-    has already counts nothing.  Greedy, case by case; deterministic.  A case's new trials follow its others, since they
-    share its reference.
+    A pair that no trial here has counts by its age in runs (`ages`; `NEVER` where there is none), a triple a part of
+    that, and what some trial has already counts nothing.  `costs` are the seconds that trials took before.  Greedy,
+    case by case; deterministic.  A case's new trials follow its others, since they share its reference.  All are of
+    one framework.
     """
     have = {trial.id for trial in trials}
     covered = {
@@ -121,11 +134,17 @@ def explored(
         for pair in pairs_of(trial.case, trial.setting)
     }
     more: dict[str, list[Trial]] = {trial.case.id: [] for trial in trials}
+    seconds = {setting: expected(costs, case.framework, setting) for case in cases[:1] for setting in settings}
     for case in cases:
         reachable = known_pairs(case.framework).reachable
-        left = {s: (pairs_of(case, s) & reachable) - covered for s in settings if obstacle(case, s) is None}
+        words = words_of(case)
+        left = {
+            s: (frozenset(product(words, option_words(case.framework, s))) & reachable) - covered
+            for s in settings
+            if obstacle(case, s) is None
+        }
         for _ in range(per_case):
-            best = max(left, key=lambda s: (_gain(left[s], ages, case, s), str(s)), default=None)
+            best = max(left, key=lambda s: (_gain(left[s], ages) / seconds[s], str(s)), default=None)
             if best is None or not left[best]:
                 break
             new = left.pop(best)
@@ -140,57 +159,8 @@ def explored(
     return [trial for name, extra in more.items() for trial in (*by_case[name], *extra)]
 
 
-def survey(framework: Framework, cases: Sequence[Case]) -> Pairs:
-    """Return all pairs of the features that the cases have and the options of the framework's settings.
-
-    A pair is excluded if no trial with it applies; the reason is the contracts' own, of the obstacle met most often.
-    """
-    having: dict[str, list[int]] = {}
-    for place, case in enumerate(cases):
-        for word in sorted(features(case)):
-            having.setdefault(word, []).append(place)
-    holding: dict[str, list[Setting]] = {}
-    for setting in grid(framework):
-        for option in option_words(framework, setting):
-            holding.setdefault(option, []).append(setting)
-
-    @cache
-    def why(place: int, setting: Setting) -> str | None:
-        return obstacle(cases[place], setting)
-
-    reachable, excluded = set(), {}
-    for word, option in product(having, holding):
-        met: Counter[str] = Counter()
-        for place, setting in product(having[word], holding[option]):
-            reason = why(place, setting)
-            if reason is None:
-                reachable.add((word, option))
-                break
-            met[reason] += 1
-        else:
-            excluded[word, option] = met.most_common(1)[0][0]
-    return Pairs(frozenset(reachable), excluded)
-
-
-def dump_pairs(tables: Mapping[Framework, Pairs]) -> str:
-    """Return the text of `pairs.toml`; `known_pairs` reads it back."""
-    data: dict[str, dict[str, object]] = {}
-    for framework, pairs in tables.items():
-        every = (*pairs.reachable, *pairs.excluded)
-        reasons: dict[str, dict[str, str]] = {}
-        for (word, option), why in sorted(pairs.excluded.items()):
-            reasons.setdefault(option, {})[word] = why
-        data[framework] = {
-            "features": sorted({word for word, _ in every}),
-            "options": sorted({option for _, option in every}),
-            "excluded": dict(sorted(reasons.items())),
-        }
-    head = "# Written by `make pairs` from layers, features, settings and contracts; do not edit by hand."
-    return f"{head}\n\n{tomli_w.dumps(data)}"
-
-
-def _gain(pairs: frozenset[Pair], ages: Mapping[Pair, int], case: Case, setting: Setting) -> float:
-    return sum(ages.get(pair, NEVER) for pair in pairs) / (_REFERENCE_SHARE + cost(case.framework, setting))
+def _gain(pairs: frozenset[Pair], ages: Mapping[Pair, int]) -> float:
+    return sum(ages.get(pair, NEVER) * (_TRIPLE if is_triple(pair) else 1) for pair in pairs)
 
 
 def _changed(family: Family, setting: Setting, values: Mapping[str, Scalar]) -> Setting | None:

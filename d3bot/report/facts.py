@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from d3bot.history.changes import NEWS, unknown_since
-from d3bot.spec import FAILING, KINDS, SETTLED, Change, ChangeClass, Finding, Framework, Kind, Run, Verdict
+from d3bot.spec import FAILING, KINDS, SETTLED, Change, ChangeClass, Finding, Framework, Kind, PairCount, Run, Verdict
 
 SYMBOLS: dict[Kind, str] = {
     "pass": "✓",
@@ -99,6 +99,44 @@ def headline(run: Run, verdicts: Sequence[Verdict], changes: Sequence[Change], f
         *((kind, kinds[kind]) for kind in KINDS if kinds[kind] and kind not in ("flaky", "no-data")),
     )
     return Headline("; ".join(warnings), good, counts)
+
+
+def covered(run: Run, verdicts: Sequence[Verdict]) -> list[str]:
+    """Return what the run reached, in sentences: pairs and triples, cases that train, time for making them."""
+    said = []
+    for framework, pairs in run.pairs.items():
+        triples = run.triples.get(framework, PairCount())
+        said.append(
+            f"Coverage of {framework}: {_of(pairs)} pairs of a case's feature and a setting's option, "
+            f"{_of(triples)} triples of two risky features and an option; "
+            f"{pairs.left} pairs and {triples.left} triples left, "
+            f"{pairs.excluded} and {triples.excluded} excluded, each with its reason"
+        )
+    ran = {verdict.case for verdict in verdicts if verdict.kind in (*SETTLED, "reference-failed") or verdict.vacuous}
+    if ran:
+        broken = {verdict.case for verdict in verdicts if verdict.kind == "reference-failed"}
+        blind = {verdict.case for verdict in verdicts if verdict.vacuous}
+        said.append(
+            f"Of {times(len(ran), 'case')} {_percent(len(ran) - len(broken), len(ran))} trained in one process, "
+            f"and {_percent(len(blind), len(ran))} could not have shown a fault"
+        )
+    if run.timings and run.seconds:
+        said.append(
+            f"Generating and rendering took {_percent(sum(run.timings.values()), run.seconds)} of the run's time"
+        )
+    return said
+
+
+def _of(pairs: PairCount) -> str:
+    """Return what of a run's pairs was covered, and with the runs before it."""
+    now, lately = _percent(pairs.covered, pairs.reachable), _percent(pairs.lately, pairs.reachable)
+    return (
+        f"{now} of {pairs.reachable} ({lately} with earlier runs)" if lately != now else f"{now} of {pairs.reachable}"
+    )
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "0 %"
 
 
 def matrix(verdicts: Sequence[Verdict]) -> list[Row]:

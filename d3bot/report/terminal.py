@@ -15,7 +15,19 @@ from rich.text import Text
 
 from d3bot.findings.markdown import line
 from d3bot.history.changes import unknown_since
-from d3bot.report.facts import LISTED, SYMBOLS, by_family, duration, headline, kinds_of, matrix, numbers, reasons, times
+from d3bot.report.facts import (
+    LISTED,
+    SYMBOLS,
+    by_family,
+    covered,
+    duration,
+    headline,
+    kinds_of,
+    matrix,
+    numbers,
+    reasons,
+    times,
+)
 from d3bot.spec import FAILING, Change, ChangeClass, Finding, Kind, Run, Trial, Verdict
 
 STYLES: dict[Kind, str] = {
@@ -59,6 +71,8 @@ def print_summary(
         _print(console, f"finding {finding.key}: {line(finding.title)}", "bold")
         proof = "verified" if finding.verified else f"unverified ({line(finding.unverified_reason, 200)})"
         _print(console, f"  {line(numbers(finding.verdict)) or finding.verdict.kind}; {proof}; {finding.regression}")
+    for text in covered(run, verdicts):
+        _print(console, text)
     counts = ", ".join(f"{count} {name}" for name, count in top.counts)
     _print(console, f"{times(len(verdicts), 'trial')} in {duration(run.seconds)}: {counts}")
     _print(console, line(top.text), "bold green" if top.good else "bold red")

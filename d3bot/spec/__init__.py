@@ -19,6 +19,7 @@ from d3bot.spec.case import (
     Skip,
     Tie,
 )
+from d3bot.spec.costs import Costs
 from d3bot.spec.coverage import Coverage, Pair, PairCount
 from d3bot.spec.evidence import Evidence
 from d3bot.spec.observation import (
@@ -72,6 +73,7 @@ __all__ = [
     "Change",
     "ChangeClass",
     "Clip",
+    "Costs",
     "Coverage",
     "Dtype",
     "ErrorReport",

@@ -10,7 +10,7 @@ Pair = tuple[str, str]
 
 
 class PairCount(Noun):
-    """The numbers of one framework."""
+    """The numbers of one framework, of pairs or of triples."""
 
     reachable: int = 0
     """Pairs that some trial can have."""
@@ -20,6 +20,11 @@ class PairCount(Noun):
     """Pairs that an executed trial of this run had."""
     lately: int = 0
     """Pairs that this run or an earlier one on record had."""
+
+    @property
+    def left(self) -> int:
+        """Pairs that some trial can have, and none on record had."""
+        return self.reachable - self.lately
 
 
 class Coverage(Noun):

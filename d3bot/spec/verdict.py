@@ -101,6 +101,11 @@ class Verdict(Noun):
         """Whether the library broke the rule."""
         return self.kind in FAILING
 
+    @property
+    def covers(self) -> bool:
+        """Whether the trial was executed and could have shown a fault: only then does it count as tried."""
+        return (self.failing or self.kind == "pass") and not self.vacuous
+
 
 class Trial(Noun):
     """Case x Setting, with where the case came from.  The build is the run's."""
@@ -142,6 +147,10 @@ class Run(Noun):
     """How many trials could not have shown a fault, by reason."""
     pairs: dict[Framework, PairCount] = {}
     """How many pairs of a case's feature and a setting's option the executed trials had."""
+    triples: dict[Framework, PairCount] = {}
+    """The same of two risky features at once and an option."""
+    timings: dict[str, float] = {}
+    """Seconds that went into `generate` (cases, settings, choosing) and `render` (scripts, written and formatted)."""
     complete: bool = False
     previous: str = ""
     """Run id of the run this one was compared with."""

@@ -6,6 +6,7 @@ import pytest
 
 from d3bot.flow.merge import merge_runs
 from d3bot.flow.plan_file import write_plan
+from d3bot.generate.costs import NO_COSTS
 from d3bot.history.evidence import load_evidence, write_evidence
 from d3bot.history.finding_folder import list_findings, read_finding, write_finding
 from d3bot.history.folder import RunWriter, load_changes, load_run
@@ -26,7 +27,7 @@ def shard(tmp_path):
         begun = run(f"20261130T0{index}-{name or index}", **header).model_copy(update={"seed": seed})
         writer = RunWriter.create(folder, begun)
         settings = [Setting.parse(f"ddp(world={2 + index * 10 + i})") for i in range(len(kinds))]
-        write_plan(folder, [Trial(case=case(), setting=each) for each in settings])
+        write_plan(folder, [Trial(case=case(), setting=each) for each in settings], NO_COSTS)
         for kind, setting in zip(kinds, settings, strict=True):
             key = KEY if kind == "diverged" else ""
             writer.append(verdict(kind, case().id, str(setting), key=key))

@@ -6,6 +6,7 @@ from d3bot.config import Config
 from d3bot.flow.planning import energies, more_trials, plan_trials, touched_settings
 from d3bot.frameworks import obstacle
 from d3bot.generate import fresh_cases
+from d3bot.generate.costs import NO_COSTS
 from d3bot.spec import Setting, Trial
 from tests.findings.samples import BUILD, verdict
 
@@ -36,23 +37,23 @@ def test_cases_that_fail_under_one_key_share_its_energy():
 
 def test_a_further_round_holds_fresh_cases_and_mutants_and_no_trial_twice():
     config = Config(builds=("torch==2.13.0",), minutes=1.0, seeds=SEEDS, settings=("ddp",))
-    planned = plan_trials(config, [BUILD], None, 7)
-    more = more_trials(config, [BUILD], None, planned, {}, 7)
+    planned = plan_trials(config, [BUILD], None, 7, NO_COSTS)
+    more = more_trials(config, [BUILD], None, planned, {}, 7, NO_COSTS)
     assert {each.origin for each in more} == {"fresh", "mutant"}
     assert not {each.id for each in planned} & {each.id for each in more}
-    assert more == more_trials(config, [BUILD], None, planned, {}, 7)
-    third = more_trials(config, [BUILD], None, [*planned, *more], {}, 7)
+    assert more == more_trials(config, [BUILD], None, planned, {}, 7, NO_COSTS)
+    third = more_trials(config, [BUILD], None, [*planned, *more], {}, 7, NO_COSTS)
     assert not {each.case.id for each in more if each.origin == "fresh"} & {each.case.id for each in third}
 
 
 def test_a_seed_whose_family_the_build_has_no_package_for_gets_other_settings():
     config = Config(builds=("torch==2.13.0",), fresh=0, seeds=SEEDS)
-    bags = [each for each in plan_trials(config, [BUILD], None, 7) if each.seed == "bags-of-tokens"]
+    bags = [each for each in plan_trials(config, [BUILD], None, 7, NO_COSTS) if each.seed == "bags-of-tokens"]
     runs = [each for each in bags if obstacle(each.case, each.setting) is None]
     assert "torchrec" not in {each.setting.family for each in runs}
     assert len(runs) >= 3
     whole = BUILD.model_copy(update={"packages": {**BUILD.packages, "torchrec": "1.8.0"}})
-    assert "torchrec" in {each.setting.family for each in plan_trials(config, [whole], None, 7)}
+    assert "torchrec" in {each.setting.family for each in plan_trials(config, [whole], None, 7, NO_COSTS)}
 
 
 FULLY_SHARD = "torch/distributed/fsdp/_fully_shard/_fsdp_param.py"
@@ -60,9 +61,9 @@ FULLY_SHARD = "torch/distributed/fsdp/_fully_shard/_fsdp_param.py"
 
 def test_d8_what_a_change_touches_comes_first_on_cases_of_its_own_and_nothing_else_is_dropped():
     config = Config(builds=("torch==2.13.0",), fresh=4, seeds=SEEDS)
-    everything = plan_trials(config, [BUILD], None, 7)
-    assert plan_trials(config, [BUILD], None, 7, ["README.md", "torch/nn/modules/linear.py"]) == everything
-    trials = plan_trials(config, [BUILD], None, 7, [FULLY_SHARD])
+    everything = plan_trials(config, [BUILD], None, 7, NO_COSTS)
+    assert plan_trials(config, [BUILD], None, 7, NO_COSTS, ["README.md", "torch/nn/modules/linear.py"]) == everything
+    trials = plan_trials(config, [BUILD], None, 7, NO_COSTS, [FULLY_SHARD])
     first = trials[: len(trials) - len(everything)]
     assert trials[len(first) :] == everything
     assert {each.setting.family for each in first} >= {"fsdp2", "hsdp", "fsdp2_tp"}

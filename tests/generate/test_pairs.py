@@ -1,15 +1,19 @@
 """Coverage by pairs: what a pair is, which exist, and how a run chooses what is not covered yet."""
 
 import tomllib
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from d3bot.frameworks import features, matches, obstacle, standing_settings
+from d3bot.frameworks import families, features, matches, obstacle, standing_settings
 from d3bot.generate import drawn_settings, explored, fresh_cases, grid
-from d3bot.generate.coverage import NEVER, Pairs, dump_pairs, known_pairs, option_words, pairs_of, survey
+from d3bot.generate.costs import NO_COSTS
+from d3bot.generate.coverage import NEVER, Pairs, known_pairs, option_words, pairs_of, words_of
 from d3bot.generate.pairs import FILE, surveyed
-from d3bot.spec import FRAMEWORKS, Framework, Setting, Trial
+from d3bot.generate.risky import RISKY, is_triple, parts, together
+from d3bot.generate.survey import dump_pairs, survey
+from d3bot.spec import FRAMEWORKS, Costs, Framework, Setting, Trial
 
 both = pytest.mark.parametrize("framework", FRAMEWORKS)
 CASES = fresh_cases("torch", 3, 24)
@@ -28,8 +32,36 @@ def test_the_options_of_a_setting_have_their_defaults_among_them() -> None:
 
 def test_a_pair_is_a_feature_and_an_option() -> None:
     setting = Setting.parse("ddp(world=2)")
-    assert {word for word, _ in pairs_of(CASES[0], setting)} == features(CASES[0])
-    assert {option for _, option in pairs_of(CASES[0], setting)} == option_words("torch", setting)
+    pairs = [pair for pair in pairs_of(CASES[0], setting) if not is_triple(pair)]
+    assert {word for word, _ in pairs} == features(CASES[0])
+    assert {option for _, option in pairs} == option_words("torch", setting)
+
+
+def test_a_triple_is_two_risky_features_and_an_option() -> None:
+    assert together("torch", {"tied", "linear", "frozen", "clip-norm"}) == {
+        "clip-norm+tied",
+        "clip-norm+frozen",
+        "frozen+tied",
+    }
+    assert together("torch", {"tied", "linear"}) == frozenset()
+    for case in CASES:
+        for word in words_of(case) - features(case):
+            assert set(parts(word)) <= set(RISKY["torch"]) & features(case)
+            assert is_triple((word, "ddp:world=2"))
+
+
+@both
+def test_every_two_risky_features_are_accounted_for(framework: Framework) -> None:
+    """Each combination meets every option, or is excluded with a reason, or is listed as never in one case."""
+    table = tomllib.loads(FILE.read_text(encoding="utf-8"))[framework]
+    assert {*table["together"], *table["never_together"]} == together(framework, RISKY[framework])
+    assert set(RISKY[framework]) <= set(table["features"])
+    known = known_pairs(framework)
+    for word in table["together"]:
+        for option in table["options"]:
+            assert ((word, option) in known.reachable) != ((word, option) in known.excluded)
+            if any((part, option) in known.excluded for part in parts(word)):
+                assert known.excluded[word, option]
 
 
 @both
@@ -63,8 +95,9 @@ def test_every_excluded_pair_has_a_reason() -> None:
 def test_a_list_of_pairs_is_read_back_as_it_was_written() -> None:
     pairs = Pairs(frozenset({("tied", "ddp:world=2")}), {("tied", "tp:world=2"): 'a "quoted" \\ reason'})
     table = tomllib.loads(dump_pairs({"torch": pairs, "tensorflow": Pairs(frozenset(), {})}))["torch"]
-    assert table == {
+    assert {name: table[name] for name in ("features", "together", "options", "excluded")} == {
         "features": ["tied"],
+        "together": [],
         "options": ["ddp:world=2", "tp:world=2"],
         "excluded": {"tp:world=2": {"tied": 'a "quoted" \\ reason'}},
     }
@@ -91,6 +124,17 @@ def test_what_no_run_has_had_for_long_comes_first() -> None:
     trials = explored([], CASES[:1], grid("torch"), ages, 1)
     assert [trial.setting.family for trial in trials] == ["zero1"]
     assert NEVER > 1
+
+
+def test_what_earlier_runs_found_dear_is_tried_less() -> None:
+    """With what each family is said to cost, and with a run in which FSDP2 took a minute a trial."""
+    slow = Costs(run="r1", seconds={"torch": {f"{family} 2": 0.2 for family in families("torch")} | {"fsdp2 2": 60.0}})
+    usual, wary = (
+        Counter(trial.setting.family for trial in explored([], CASES, **LITTLE, costs=costs))
+        for costs in (NO_COSTS, slow)
+    )
+    assert usual["fsdp2"] > wary["fsdp2"] == 0
+    assert sum(usual.values()) == sum(wary.values())
 
 
 def test_nothing_is_tried_only_because_there_is_room() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from d3bot.findings.lifecycle import script_hash
 from d3bot.flow.evidence import find_known
 from d3bot.flow.plan_file import write_plan
+from d3bot.generate.costs import NO_COSTS
 from d3bot.history.finding_folder import read_finding, write_finding
 from d3bot.history.folder import RunWriter
 from d3bot.spec import Bisection, Evidence, Point, Setting, Trial
@@ -53,7 +54,7 @@ def _shard(out: Path, shard: str, seed: int) -> int:
     begun = begun.model_copy(update={"seed": seed})
     with RunWriter.create(out, begun) as writer:
         setting = Setting.parse(f"ddp(world={1 + index})")
-        write_plan(out, [Trial(case=case(), setting=setting)])
+        write_plan(out, [Trial(case=case(), setting=setting)], NO_COSTS)
         writer.append(verdict("pass", case().id, str(setting)))
         if index == 1:
             write_finding(out, ONE, SCRIPT, "bad", None, "@octocat wrote this")

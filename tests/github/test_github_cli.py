@@ -8,6 +8,7 @@ import pytest
 
 from d3bot.cli import main
 from d3bot.flow.plan_file import write_plan
+from d3bot.generate.costs import NO_COSTS
 from d3bot.history.folder import RunWriter
 from d3bot.spec import Trial
 from tests.findings.samples import KEY, SETTING, case, run, verdict
@@ -157,7 +158,7 @@ def test_f6_a_missing_shard_fails_the_merge_and_names_itself(cli, tmp_path):
         folder = tmp_path / f"part{index}"
         begun = run(f"r-{index}", config={"shard": {"index": index, "count": 3}})
         writer = RunWriter.create(folder, begun)
-        write_plan(folder, [Trial(case=case(), setting=SETTING)])
+        write_plan(folder, [Trial(case=case(), setting=SETTING)], NO_COSTS)
         writer.append(verdict("pass", case().id))
         writer.finish(begun)
         parts.append(folder)

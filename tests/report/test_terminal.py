@@ -37,6 +37,7 @@ def test_the_summary_ends_with_counts_and_headline():
         "failing, unknown since when: torch fsdp2(world=2, shard_dim=1) c3: no-data -> hung",
         f"finding {KEY}: weight gradients differ",
         "  step 0 grad fc.weight, max |difference| 0.227, bound 0; verified; unknown",
+        "Of 3 cases 100.0 % trained in one process, and 0.0 % could not have shown a fault",
         "4 trials in 2 min 05 s: 1 new, 1 fixed, 0 still failing, 0 flaky, 1 no-data, 1 indeterminate, 0 lost, 1 pass, "
         "1 diverged, 1 hung",
         "INCONCLUSIVE: 1 of 4 trials gave no data; 1 trial failing, unknown since when; 1 new failure under 1 key",
