@@ -24,6 +24,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import jsonschema_rs
 
+from tests.github.emulator import SPARE
+
 PREFIX = "/api/v3"
 SLICE = json.loads((Path(__file__).parent / "openapi" / "slice.json").read_text())
 _VALIDATORS: dict[str, Any] = {}
@@ -89,6 +91,8 @@ class Proxy:
     requests: list[tuple[str, str]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     not_modified: int = 0
+    forwarded: int = 0
+    """Requests of the bot that the emulator saw."""
     artifacts: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     """Run id -> artifacts: name, data, and optionally expired or `appears_after` listings."""
     uploads: Path | None = None
@@ -141,6 +145,12 @@ class Proxy:
             item = {"id": 1000 * run + number, "name": folder.name, "data": packed(folder)}
             kept = [each for each in self.artifacts.get(run, []) if each["name"] != folder.name]
             self.artifacts[run] = [*kept, item]
+
+    def token(self) -> str:
+        """Return the token that stands for the bot's: another one before the emulator's limit is reached."""
+        with self.lock:
+            self.forwarded += 1
+            return SPARE[self.forwarded // 4_000 % len(SPARE)]
 
     def fault_for(self, method: str, path: str) -> Fault | None:
         with self.lock:
@@ -239,6 +249,8 @@ class _Handler(BaseHTTPRequestHandler):
             return status, more, filled(schema, data) if schema else data
         connection = http.client.HTTPConnection("127.0.0.1", self.proxy.upstream, timeout=30)
         headers = {name: value for name, value in self.headers.items() if name.lower() in ("authorization", "accept")}
+        if headers.get("Authorization") == "token bot-token":
+            headers["Authorization"] = f"token {self.proxy.token()}"
         with self.proxy.lock:
             connection.request(self.command, f"{path}?{query}" if query else path, raw or None, headers)
             answer = connection.getresponse()
