@@ -27,7 +27,7 @@ case $COMMAND in
     # A single artifact is unpacked into the folder itself.
     [ ! -e "$PARTS/run.json" ] || folders=("$PARTS")
     [ "${#folders[@]}" -gt 0 ] || { echo "::error title=d3bot::no shard left anything; see their logs"; exit 3; }
-    call=(merge "${folders[@]}" --shards "$SHARDS" --out "$OUT")
+    call=(merge "${folders[@]}" --shards "$SHARDS" --out "$OUT" "${config[@]}")
     [ -z "${D3BOT_PREVIOUS:-}" ] || call+=(--previous "$D3BOT_PREVIOUS") ;;
   check)
     need HEAD

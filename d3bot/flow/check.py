@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from d3bot.config import Config
+from d3bot.findings.key import is_catch_all
 from d3bot.flow.night import Night, run_night
 from d3bot.flow.planning import touched_settings
 from d3bot.history.changes import NEWS, compare, other_names
@@ -16,6 +17,8 @@ from d3bot.report.check import check_markdown
 from d3bot.report.facts import times
 from d3bot.report.terminal import print_summary
 from d3bot.spec import Build, Change, SpecError
+
+_ALONE = "there was no time to look into it, or nothing is known of its cause"
 
 
 def run_check(
@@ -41,13 +44,12 @@ def run_check(
     common = {"seed": seed, "previous": "", "out": None}
     before = config.model_copy(update=common | {"builds": (base,), "base": ""})
     after = config.model_copy(update=common | {"builds": (head,), "base": base})
-    nights = []
-    for side, told, look in (("base", before, False), ("head", after, True)):
-        console.print(f"{side}:", highlight=False)
-        night = run_night(told, out / side, console, look=look, changed=changed)
-        print_summary(console, night.run, night.verdicts, night.changes, night.findings)
-        nights.append(night)
-    old, new = nights
+    console.print("base:", highlight=False)
+    old = run_night(before, out / "base", console, look=False, changed=changed)
+    print_summary(console, old.run, old.verdicts, old.changes, old.findings)
+    console.print("head:", highlight=False)
+    new = run_night(after, out / "head", console, changed=changed, beside=old.verdicts)
+    print_summary(console, new.run, new.verdicts, new.changes, new.findings)
     first = touched_settings(new.run.builds[0], changed, config.settings)
     families = tuple(dict.fromkeys(setting.family for setting in first))
     check = judge(old, new, baseline).model_copy(update={"only": config.settings, "touched": families})
@@ -81,6 +83,10 @@ def judge(old: Night, new: Night, baseline: str = "") -> Check:
             unsure.append(row.model_copy(update={"note": why[:300]}))
         else:
             worse.append(row)
+    found = {key for finding in new.findings for key in (*finding.names, *finding.symptoms)}
+    found |= {verdict.key for verdict in old.verdicts if verdict.failing and not is_catch_all(verdict.key)}
+    alone = {change.after_key: change for change in changes if change.change in NEWS and change.after_key not in found}
+    unsure += [Row(key=key, setting=change.setting, note=_ALONE) for key, change in alone.items()]
     listed = {row.key for row in (*worse, *known, *unsure)}
     known += [
         Row(key=change.after_key, setting=change.setting)
@@ -88,7 +94,7 @@ def judge(old: Night, new: Night, baseline: str = "") -> Check:
         if change.change == "still-failing" and change.after_key not in listed
     ]
     fixed = sum(change.change == "fixed" for change in changes)
-    outcome, reason = _outcome(old, new, changes, len(worse), fixed)
+    outcome, reason = _outcome(old, new, changes, len(worse), len(alone), fixed)
     return Check(
         outcome=outcome,
         reason=reason,
@@ -107,7 +113,9 @@ def judge(old: Night, new: Night, baseline: str = "") -> Check:
     )
 
 
-def _outcome(old: Night, new: Night, changes: Sequence[Change], worse: int, fixed: int) -> tuple[Outcome, str]:
+def _outcome(
+    old: Night, new: Night, changes: Sequence[Change], worse: int, alone: int, fixed: int
+) -> tuple[Outcome, str]:
     differ = _companions(old.run.builds[0], new.run.builds[0])
     if differ:
         return "no-data", f"the two builds do not have the same companions: {differ}"
@@ -121,9 +129,11 @@ def _outcome(old: Night, new: Night, changes: Sequence[Change], worse: int, fixe
     if worse:
         more = f", and without {times(fixed, 'failure')} of the base" if fixed else ""
         return ("mixed" if fixed else "worse"), f"{times(worse, 'failure')} that the base does not have{more}"
+    if alone:
+        return "no-data", f"{times(alone, 'failure')} that the base does not have and that nobody looked into"
     if fixed:
         return "better", f"{times(fixed, 'failure')} fewer than on the base"
-    return "same", f"nothing fails that does not fail on the base, in {len(changes)} trials"
+    return "same", f"nothing is verified to fail that does not fail on the base, in {len(changes)} trials"
 
 
 def _companions(base: Build, head: Build) -> str:

@@ -37,7 +37,7 @@ from d3bot.flow.stopwatch import Stopwatch
 from d3bot.flow.totals import totals
 from d3bot.frameworks import script_env
 from d3bot.frameworks.registry import check_globs
-from d3bot.history.changes import NEWS, compare, known_again, other_names
+from d3bot.history.changes import NEWS, compare, fails_alike, known_again, other_names
 from d3bot.history.folder import RunWriter, write_changes
 from d3bot.report.terminal import Progress, teller
 from d3bot.spec import (
@@ -78,11 +78,18 @@ class Night:
 
 
 def run_night(
-    config: Config, out: Path, console: Console, resume: bool = False, look: bool = True, changed: Sequence[str] = ()
+    config: Config,
+    out: Path,
+    console: Console,
+    resume: bool = False,
+    look: bool = True,
+    changed: Sequence[str] = (),
+    beside: Sequence[Verdict] = (),
 ) -> Night:
     """Do the whole job and leave the run folder of it at `out`; without `look`, no failure is looked into.
 
-    What a change of the files `changed` of the library touches comes first, on more fresh cases.
+    What a change of the files `changed` of the library touches comes first, on more fresh cases.  `beside` are the
+    verdicts on another build: what fails there alike is not looked into, what passes there may not be refused here.
     SpecError for wrong input, NoDataError if a build cannot be had.  A KeyboardInterrupt leaves the folder so that
     `resume` continues it.
     """
@@ -155,7 +162,7 @@ def run_night(
         ordered = [rounds.verdicts[trial.id] for trial in trials if trial.id in rounds.verdicts]
         findings: list[Finding] = []
         if look:
-            looked = _make_findings(config, out, run, base, before, harnesses, trials, ordered, console)
+            looked = _make_findings(config, out, run, base, before, beside, harnesses, trials, ordered, console)
             trials = [*trials, *(judged.trial for judged in looked.added)]
             ordered += [judged.verdict for judged in looked.added]
             if looked.added:
@@ -242,6 +249,7 @@ def _make_findings(
     run: Run,
     base: Build | None,
     before: Before | None,
+    beside: Sequence[Verdict],
     harnesses: dict[Framework, Harness],
     trials: Sequence[Trial],
     verdicts: Sequence[Verdict],
@@ -250,12 +258,15 @@ def _make_findings(
     """Return what came of the failures of a run: every build's are looked into for `finding_seconds`."""
     by_id = {trial.id: trial for trial in trials}
     cases = {trial.case.id: trial.case for trial in trials}
-    passed = {v.trial for v in before.loaded.verdicts if v.kind == "pass"} if before else set()
+    other = before.loaded.verdicts if before else beside
+    passed = {verdict.trial for verdict in other if verdict.kind == "pass"}
+    there = {verdict.trial: verdict for verdict in beside}
     known = _findings_before(before)
     everything = Looked()
     for framework, harness in harnesses.items():
         mine = [verdict for verdict in verdicts if verdict.framework == framework]
-        groups = [group for group in group_failing(mine, cases, passed) if not group.catch_all]
+        own = [each for each in mine if each.trial not in there or not fails_alike(there[each.trial], each)]
+        groups = [group for group in group_failing(own, cases, passed) if not group.catch_all]
         of_same = base if base is not None and base.framework == framework else None
         looked = look_into(
             harness,

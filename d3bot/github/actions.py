@@ -85,7 +85,7 @@ def _property(text: str) -> str:
 
 def _append(path: Path, text: str) -> None:
     try:
-        with path.open("a", encoding="utf-8") as file:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as error:
         raise SpecError(f"{path}: cannot be written ({error.strerror}); it is named by the runner") from error

@@ -43,6 +43,12 @@ TABLE = [
     (("pass", "pass"), ("pass", "diverged"), (finding(),), "same", 0, 0, 1),
     (("pass", "pass"), ("pass", "flaky"), (), "same", 0, 0, 0),
     (("pass", "pass"), ("pass", "no-data"), (), "same", 0, 0, 0),
+    # A failure of the head alone that nobody looked into is neither worse nor the same.
+    (("pass", "pass"), ("pass", "diverged"), (), "no-data", 0, 0, 1),
+    (("crashed", "pass"), ("pass", "diverged"), (), "no-data", 0, 0, 1),
+    (("diverged", "pass"), ("crashed", "pass"), (), "no-data", 0, 0, 1),
+    (("crashed", "pass"), ("crashed", "crashed"), (), "same", 0, 1, 0),  # the base shows it, in another trial
+    (("pass", "pass"), ("crashed", "diverged"), (REGRESSION,), "worse", 1, 0, 1),
     # Nothing that was run says nothing is worse.
     (("not-applicable", "pass"), ("not-applicable", "no-data"), (), "no-data", 0, 0, 0),
     ((), (), (), "no-data", 0, 0, 0),

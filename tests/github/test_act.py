@@ -56,6 +56,7 @@ STUBS = {
 """What an action from elsewhere reads of its inputs, and does."""
 
 
+BUILD_WHEEL = "mkdir -p dist && git rev-parse HEAD > dist/lib.whl"
 RUN, LAST_NIGHT = 77, 5
 """The runs of the workflow that `act` plays, and of the nightly one before it."""
 ONE = failing("one", build=BUILD)
@@ -114,7 +115,9 @@ def act(hub, tmp_path):
 
     run.store = store
     run.artifacts = store / "artifacts" / str(RUN)
-    run.source = source
+    run.head = subprocess.run(
+        [*GIT, "rev-parse", "HEAD"], cwd=source, check=True, capture_output=True, text=True
+    ).stdout.strip()
     return run
 
 
@@ -198,11 +201,9 @@ def test_j3_a_night_without_a_plan_becomes_the_infrastructure_issue(hub, act):
 
 
 def test_a_pull_request_of_a_fork_is_checked_without_a_token_and_told_by_the_half_that_has_one(hub, act):
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=act.source, capture_output=True, text=True).stdout.strip()
-    fork = {"full_name": "forker/lib", "fork": True}
+    head, fork = act.head, {"full_name": "forker/lib", "fork": True}
     payload = {"pull_request": {"number": 1, "head": {"sha": head, "repo": fork}, "base": {"sha": head}}}
-    command = "mkdir -p dist && git rev-parse HEAD > dist/lib.whl"
-    code, calls, said = act("pr-check.yml", "pull_request", payload, [f"D3BOT_BUILD_COMMAND={command}"])
+    code, calls, said = act("pr-check.yml", "pull_request", payload, [f"D3BOT_BUILD_COMMAND={BUILD_WHEEL}"])
     assert code != 0, "the head is worse"
     (check,) = called(calls, "check")
     assert check["call"][check["call"].index("--baseline") + 1] == head
@@ -222,6 +223,22 @@ def test_a_pull_request_of_a_fork_is_checked_without_a_token_and_told_by_the_hal
     made = hub.emulator.ask("GET", f"/repos/{hub.repo}/commits/{sha}/check-runs")["check_runs"]
     assert [(each["name"], each["conclusion"]) for each in made] == [("d3bot", "failure")]
     assert [issue["title"] for issue in hub.issues()] == ["a change"], "c8: nothing is filed"
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+def test_g4_a_maintainers_label_lets_that_commit_run_and_none_that_was_pushed_after(hub, act, pushed):
+    asked = pull(1, act.head) | {"base": {"sha": act.head}}
+    payload = {"action": "labeled", "label": {"name": "d3bot: run"}, "sender": {"login": "writer"}}
+    hub.proxy.pulls = {1: pull(1, "e" * 40 if pushed else act.head, labels=["d3bot: run"])}
+    _, calls, said = act(
+        "pr-check.yml",
+        "pull_request_target",
+        payload | {"pull_request": asked},
+        [f"D3BOT_BUILD_COMMAND={BUILD_WHEEL}"],
+    )
+    assert [(each["call"][0], each["token"]) for each in calls] == [("approved", True), ("check", False)][
+        : 2 - pushed
+    ], said
 
 
 def test_findings_of_a_pull_request_go_to_code_scanning_where_that_is_asked_for(hub, act):

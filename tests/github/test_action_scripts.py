@@ -97,15 +97,15 @@ def test_wrong_use_is_one_line(step, given, said):
 
 
 def test_f6_merge_takes_every_shard_that_left_something(step, tmp_path):
-    given = BUILD_HALF | {"COMMAND": "merge", "SHARDS": "2"}
+    given = {**BUILD_HALF, "COMMAND": "merge", "SHARDS": "2"}
     code, said, _ = step("build-half.sh", **given)
     assert code == 3
     assert "no shard left anything" in said
     for name in ("d3bot-shard-1-of-2-attempt-1", "d3bot-shard-1-of-2-attempt-2"):
         (tmp_path / "parts" / name).mkdir(parents=True)
-    _, told, _ = step("build-half.sh", **given)
+    _, told, _ = step("build-half.sh", **(given | {"CONFIG": "a.toml"}))
     folders = ["parts/d3bot-shard-1-of-2-attempt-1/", "parts/d3bot-shard-1-of-2-attempt-2/"]
-    assert told == ["merge", *folders, "--shards", "2", "--out", "run"]
+    assert told == ["merge", *folders, "--shards", "2", "--out", "run", "--config", "a.toml"]
 
 
 def test_merge_takes_a_single_shard_that_was_unpacked_into_the_folder_itself(step, tmp_path):

@@ -1,10 +1,17 @@
 """The sticky comment and the check run of a pull request."""
 
+import re
+import tempfile
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from d3bot.github.actions import MAX_SUMMARY, notes, quiet_commands, write_outputs, write_summary
 from d3bot.github.checks import Annotation, post_check
 from d3bot.github.sticky import MAX_COMMENT, fitting, post_sticky
+from tests.findings.test_markdown import HOSTILE
 from tests.github.emulator import BOT
 from tests.github.proxy import Fault
 
@@ -112,6 +119,29 @@ def test_e5_a_step_writes_ten_annotations_at_most_and_counts_the_others():
 def test_a_message_is_no_command():
     (row,) = notes("error", [("a,b::c", "x\n::stop-commands::y%")])
     assert row == "::error title=a%2Cb%3A%3Ac::x%0A::stop-commands::y%25"
+
+
+@given(HOSTILE, HOSTILE)
+def test_no_title_and_no_message_ends_its_annotation_or_begins_a_command(title, message):
+    (row,) = notes("error", [(title, message)])
+    assert len(row.splitlines()) == 1
+    named, marks, _ = row.removeprefix("::error title=").partition("::")
+    assert marks
+    assert not re.search(r"[,:\r\n]", named)
+
+
+@given(st.dictionaries(st.sampled_from(["verdict", "new", "key"]), HOSTILE, max_size=3))
+def test_any_output_reads_back_as_it_was_and_is_the_only_one(values):
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8", newline="") as file:
+        write_outputs(Path(file.name), values)
+        rest = file.read()
+    for name, value in values.items():
+        head, _, rest = rest.partition("\n")
+        mark = head.removeprefix(f"{name}<<")
+        told, end, rest = rest.partition(f"\n{mark}\n")
+        assert end
+        assert told == value.encode(errors="backslashreplace").decode()
+    assert rest == ""
 
 
 def test_an_output_cannot_begin_another_one(tmp_path):

@@ -177,7 +177,9 @@ def test_f6_a_missing_shard_is_merged_and_a_night_without_a_run_is_filed():
     assert night["shard"]["strategy"]["fail-fast"] is False
     assert night["merge"]["if"].startswith("${{ !cancelled()")
     assert night["report"]["if"] == "always()"
-    assert "needs.merge.result" in night["report"]["steps"][-1]["with"]["failed"]
+    file = night["report"]["steps"][-1]
+    assert file["if"] == "${{ !cancelled() }}", "also after a fetch that failed"
+    assert "needs.merge.result, steps.run.outcome" in file["with"]["failed"]
 
 
 def test_g4_a_fork_reaches_a_self_hosted_runner_only_by_an_approved_commit():
@@ -189,6 +191,22 @@ def test_g4_a_fork_reaches_a_self_hosted_runner_only_by_an_approved_commit():
     assert check["runs-on"].startswith("${{ github.event_name == 'pull_request' && 'ubuntu-latest' || ")
     assert check["steps"][0]["with"]["ref"] == "${{ needs.approve.outputs.sha }}"
     assert approve["outputs"]["sha"].endswith("|| steps.approved.outputs.sha }}")
+
+
+def test_the_docs_name_what_a_caller_must_grant():
+    text = (ROOT / "docs/actions.md").read_text().split("| called |")[1].split("\n\n")[0]
+    told = {
+        name: dict(re.findall(r"`([a-z-]+): (\w+)`", cell)) for name, cell in re.findall(r"`(\S+\.yml)` \|(.*)", text)
+    }
+    asked = {}
+    for path in WORKFLOWS:
+        data = read(path)
+        if "workflow_call" in data["on"]:
+            rights = asked[path.name] = {}
+            for job in data["jobs"].values():
+                for right, level in job["permissions"].items():
+                    rights[right] = "write" if "write" in (level, rights.get(right)) else level
+    assert told == asked
 
 
 @actions
