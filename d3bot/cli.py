@@ -408,7 +408,7 @@ def findings(
     if as_json:
         print(json.dumps([row.as_json() for row in rows], indent=1))
     for text in told(rows):
-        Console(stderr=as_json, highlight=False).print(text, markup=False, soft_wrap=True)
+        Console(stderr=as_json, highlight=False, quiet=as_json and quiet).print(text, markup=False, soft_wrap=True)
 
 
 @bench.command("noise")

@@ -1,4 +1,4 @@
-"""docs/first-day.md, walked: every command of the page in its order, as it stands, in a folder with three seeds.
+"""docs/first-day.md, walked: every command of the page in its order, as it stands, in a folder with one seed.
 
 What is not as on a person's machine: `d3bot` and the library's environment are those of the tests, and what asks for
 the network or changes the shell is left out, by name.
@@ -24,7 +24,7 @@ COMMANDS = [
 LEFT_OUT = ("make venv", "source .venv", "d3bot bisect", "d3bot --install-completion", "d3bot doctor")
 """Made for the tests already; asks the package index; writes to the shell's start file; depends on the machine."""
 
-SEEDS = ("uneven-micro-batches", "batch-norm-buffers", "stage-output-view")
+SEED = "uneven-micro-batches"
 
 ENDS: dict[str, tuple[int, str]] = {
     "d3bot run --build": (1, "report: runs/first/report.html"),
@@ -33,10 +33,13 @@ ENDS: dict[str, tuple[int, str]] = {
     "d3bot replay runs/first/findings/torch-ddp-diverged-*": (1, "diverged"),
     "-s 'ddp(world=2)'": (0, "ddp(world=2): pass"),
     "--trace": (1, "grad"),
+    "d3bot shrink": (0, "smallest/case.toml smallest/repro.py"),
     "d3bot list seeds": (0, "my-first-seed"),
     "d3bot replay misspelt.toml": (2, "misspelt.toml"),
     "d3bot file": (0, "file torch-ddp-diverged-"),
     "--previous runs/first": (0, "report: runs/second/report.html"),
+    "d3bot compare": (0, "still-failing"),
+    "d3bot report": (0, "site/index.html"),
     "d3bot check": (1, "new failure"),
 }
 """Part of a command -> how it ends and what it says; the last that fits counts.  All others end with 0."""
@@ -50,8 +53,7 @@ def shell(torch_build: Build, tmp_path: Path):
     (home / ".cache/d3bot/envs").mkdir(parents=True)
     (home / ".cache/d3bot/envs/torch-2.13.0-tests").symlink_to(environment)
     (work / "seeds/torch").mkdir(parents=True)
-    for name in SEEDS:
-        shutil.copy(ROOT / f"seeds/torch/{name}.toml", work / "seeds/torch")
+    shutil.copy(ROOT / f"seeds/torch/{SEED}.toml", work / "seeds/torch")
     bin_.mkdir()
     (bin_ / "d3bot").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m d3bot "$@"\n')
     (bin_ / "d3bot").chmod(0o755)
@@ -60,14 +62,21 @@ def shell(torch_build: Build, tmp_path: Path):
 
     def run(command: str) -> tuple[int, str]:
         # Folder and variables are handed on as a person's shell would keep them.
-        text = f". {state}\n{command}\ncode=$?\n(echo cd $PWD; declare -p E OLDPWD) 2>/dev/null > {state}\nexit $code"
+        text = f". {state}\n{command}\ncode=$?\n(echo cd $PWD; declare -p E T OLDPWD) 2>/dev/null > {state}\nexit $code"
         done = subprocess.run(
             ["bash", "-c", text],
             cwd=work,
             capture_output=True,
             text=True,
             timeout=300,
-            env={"HOME": str(home), "PATH": f"{bin_}:/usr/bin:/bin", "XDG_CACHE_HOME": str(home / ".cache")},
+            env={
+                "HOME": str(home),
+                "PATH": f"{bin_}:/usr/bin:/bin",
+                "XDG_CACHE_HOME": str(home / ".cache"),
+                "D3BOT_SEED": "1",
+                "D3BOT_FINDING_SECONDS": "10",
+                "D3BOT_SHRINK_SECONDS": "5",
+            },
         )
         return done.returncode, done.stdout + done.stderr
 

@@ -35,8 +35,8 @@ FIRST_REPLICA_ONLY = Plant(
 """A reduction over replicas adds the first replica's value as often as there are replicas."""
 
 
-def plant(build: Build, fault: Plant, folder: Path) -> Build:
-    """Return the build with the fault in it; the stock environment is only read."""
+def write_patch(build: Build, fault: Plant, folder: Path) -> Path:
+    """Write the fault as a patch of the build's files into a folder and return it; the environment is only read."""
     package = fault.file.split("/")[0]
     code = f"import importlib.util as u; print(u.find_spec({package!r}).submodule_search_locations[0])"
     found = subprocess.run([build.python, "-c", code], capture_output=True, text=True, check=True)
@@ -49,5 +49,10 @@ def plant(build: Build, fault: Plant, folder: Path) -> Build:
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{fault.file}", f"b/{fault.file}"
     )
     patch.write_text("".join(lines))
-    overlay = make_overlay(patch, Path(build.python), folder / "overlay")
+    return patch
+
+
+def plant(build: Build, fault: Plant, folder: Path) -> Build:
+    """Return the build with the fault in it; the stock environment is only read."""
+    overlay = make_overlay(write_patch(build, fault, folder), Path(build.python), folder / "overlay")
     return resolve(f"overlay:{overlay}+python:{build.python}")

@@ -1,5 +1,6 @@
 """A finding tells between which nights it came: by itself at the end of a run, and when a person asks."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from toy_index import FIRST, SUM, ToyIndex, serve
+from typer.main import get_command
 
 from d3bot.builds import Index, resolve
 from d3bot.builds.candidates import spec_of
+from d3bot.cli import app
 from d3bot.config import Config
 from d3bot.flow.bisect import bisect_new, bisect_source
 from d3bot.flow.newest import recheck
@@ -199,6 +202,23 @@ def test_a_person_asks_for_a_finding(place: Place) -> None:
     assert read_finding(source).finding.bisection == result
     with pytest.raises(SpecError, match="bisect needs an end"):
         bisect_source(source, None, None, None, None, place.config, place.said.append)
+
+
+def test_a_person_asks_at_the_terminal(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.finding()
+    for name in ("URL", "TORCH", "TORCH_NIGHTLY"):
+        monkeypatch.setenv(f"D3BOT_INDEX_{name}", place.toy.url)
+    monkeypatch.setenv("D3BOT_CACHE", str(place.config.cache))
+    asked = ["bisect", str(place.run / "findings" / KEY), "--good", "2026-10-10", "--bad", "2026-10-13"]
+    assert get_command(app).main(asked, standalone_mode=False) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("Last good torch 9.9.0.dev20261011, first bad 9.9.0.dev20261012.")
+    assert told.err, "progress does not stand in the result"
+    assert get_command(app).main([*asked, "--json", "--quiet"], standalone_mode=False) == 0
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["status"], told.err) == ("found", "")
 
 
 def test_an_index_that_is_down_stops_no_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

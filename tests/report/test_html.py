@@ -151,13 +151,18 @@ def test_the_grid_puts_the_worst_cases_first_and_names_seeds():
     assert grid.rows[0].cells[0].tip == "hung: it is hung"
 
 
-def test_fifty_thousand_verdicts_make_a_page_that_opens():
+def many_verdicts():
+    """Return fifty thousand verdicts of ten thousand cases under forty settings, every twentieth failing."""
     settings = [f"{family}(world={size})" for family in ("ddp", "fsdp2", "tp", "pp") for size in range(10)]
-    verdicts = [
+    return [
         verdict("hung" if i % 20 == 0 else "pass", f"c{i}", settings[(i + j) % 40], key=KEY, detail="stack\n" * 50)
         for i in range(10_000)
         for j in range(5)
     ]
+
+
+def test_fifty_thousand_verdicts_make_a_page_that_opens():
+    verdicts = many_verdicts()
     began = time.process_time()
     text = render_html(run(), verdicts, [], [])
     assert time.process_time() - began < 30
