@@ -1,4 +1,4 @@
-"""Pages of the documentation that say what the code says: each setting family, every key of d3bot.toml, every input.
+"""Pages of the documentation that say what the code says: settings, keys, inputs, and which report has which seed.
 
 `make docs` writes them; a test says when they are not current.
 """
@@ -11,6 +11,7 @@ import tomli_w
 
 from d3bot.builds import Index
 from d3bot.config import Config, Labels, TrackerConfig
+from d3bot.flow import public_reports
 from d3bot.frameworks import Family, Option, families
 from d3bot.history.files import write_atomic
 from d3bot.spec import FRAMEWORKS, SpecError, show_scalar
@@ -35,7 +36,11 @@ def pages() -> dict[str, str]:
     made = {f"settings/{family.framework}-{family.name}.md": family_page(family) for family in _families()}
     made["settings/README.md"] = overview()
     made["configuration.md"] = configuration()
-    made["inputs.md"] = inputs(data_folder("templates").parent)
+    checkout = data_folder("templates").parent
+    made["inputs.md"] = inputs(checkout)
+    made["public-reports.md"] = public_reports.page(
+        _MADE, checkout / "docs" / public_reports.SOURCE, checkout / "seeds"
+    )
     return made
 
 
