@@ -56,9 +56,10 @@ def answered(source: Path, seeds: Path) -> tuple[list[Answered], dict[str, list[
         raise SpecError(f"{source}: {one_line(error)}") from error
     every = {framework: load_seeds(seeds, framework) for framework in FRAMEWORKS}
     named = _named(every)
+    tables: dict[Framework, tuple[Row, ...]] = {"torch": table.torch, "tensorflow": table.tensorflow}
     rows = [
         Answered(framework, row, tuple(sorted({seed for report in row.reports for seed in named.get(report, ())})))
-        for framework, listed in (("torch", table.torch), ("tensorflow", table.tensorflow))
+        for framework, listed in tables.items()
         for row in listed
     ]
     for item in rows:
@@ -75,8 +76,8 @@ def page(made: str, source: Path, seeds: Path) -> str:
         "# Public reports, and where d3bot meets them",
         "",
         "Reports of users whose training came out otherwise, crashed or hung only when it was distributed. A seed",
-        "carries the kind of trigger of a report (its comment says which), never its model. Where no seed does, coverage",
-        "meets the feature or option that is named, or the last column says why it is out of reach.",
+        "carries the kind of trigger of a report (its comment says which), never its model. Where no seed does,",
+        "coverage meets the feature or option that is named, or the last column says why it is out of reach.",
         "",
     ]
     for framework in FRAMEWORKS:
