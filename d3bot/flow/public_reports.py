@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from d3bot.flow.seeds import load_seeds
 from d3bot.frameworks import families
@@ -17,7 +17,6 @@ SOURCE = "public-reports.toml"
 """The list of reports, in docs/."""
 
 _REPORT = re.compile(r"[\w.-]+/[\w.-]+#\d+")
-_NAMES: Mapping[Framework, str] = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
 
 
 class Row(Noun):
@@ -31,9 +30,7 @@ class Row(Noun):
     """Without either: why it is out of reach."""
 
 
-class _Table(Noun):
-    torch: tuple[Row, ...]
-    tensorflow: tuple[Row, ...]
+_TABLE = TypeAdapter(dict[Framework, tuple[Row, ...]])
 
 
 @dataclass(frozen=True)
@@ -51,12 +48,11 @@ def answered(source: Path, seeds: Path) -> tuple[list[Answered], dict[str, list[
     SpecError if a row has neither seed nor reason, or both, or meets what there is not.
     """
     try:
-        table = _Table.model_validate(read_toml(source))
+        tables = _TABLE.validate_python(read_toml(source))
     except ValidationError as error:
         raise SpecError(f"{source}: {one_line(error)}") from error
     every = {framework: load_seeds(seeds, framework) for framework in FRAMEWORKS}
     named = _named(every)
-    tables: dict[Framework, tuple[Row, ...]] = {"torch": table.torch, "tensorflow": table.tensorflow}
     rows = [
         Answered(framework, row, tuple(sorted({seed for report in row.reports for seed in named.get(report, ())})))
         for framework, listed in tables.items()
@@ -68,8 +64,8 @@ def answered(source: Path, seeds: Path) -> tuple[list[Answered], dict[str, list[
     return rows, {report: sorted(found) for report, found in sorted(named.items()) if report not in listed_reports}
 
 
-def page(made: str, source: Path, seeds: Path) -> str:
-    """Return the text of the page; `made` is the line that says how it is made."""
+def page(made: str, names: Mapping[Framework, str], source: Path, seeds: Path) -> str:
+    """Return the text of the page; `made` is the line that says how it is made, `names` those of the libraries."""
     rows, others = answered(source, seeds)
     lines = [
         made,
@@ -86,7 +82,7 @@ def page(made: str, source: Path, seeds: Path) -> str:
         met = sum(bool(item.row.meets) for item in mine)
         out = len(mine) - with_seed - met
         lines += [
-            f"## {_NAMES[framework]}",
+            f"## {names[framework]}",
             "",
             f"{len(mine)} kinds: {with_seed} in seeds, {met} met by coverage, {out} out of reach.",
             "",

@@ -14,11 +14,11 @@ from d3bot.config import Config, Labels, TrackerConfig
 from d3bot.flow import public_reports
 from d3bot.frameworks import Family, Option, families
 from d3bot.history.files import write_atomic
-from d3bot.spec import FRAMEWORKS, SpecError, show_scalar
+from d3bot.spec import FRAMEWORKS, Framework, SpecError, show_scalar
 from d3bot.spec.base import Noun
 from d3bot.templates import data_folder
 
-_NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
+_NAMES: dict[Framework, str] = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
 _PINNED = {"torch": "torch==2.13.0", "tensorflow": "tensorflow-cpu==2.21.0"}
 _TABLES: tuple[tuple[str, type[Noun]], ...] = (
     ("", Config),
@@ -38,9 +38,8 @@ def pages() -> dict[str, str]:
     made["configuration.md"] = configuration()
     checkout = data_folder("templates").parent
     made["inputs.md"] = inputs(checkout)
-    made["public-reports.md"] = public_reports.page(
-        _MADE, checkout / "docs" / public_reports.SOURCE, checkout / "seeds"
-    )
+    reports = checkout / "docs" / public_reports.SOURCE
+    made["public-reports.md"] = public_reports.page(_MADE, _NAMES, reports, checkout / "seeds")
     return made
 
 

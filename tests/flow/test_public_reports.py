@@ -33,7 +33,7 @@ ROW = "torch = [{{ reports = [{report}], what = 'it went wrong'{more} }}]\ntenso
         ("'pytorch/pytorch#51929'", ", why_not = 'a reason'", "exactly where no seed names it"),
         ("'owner/repo#1'", ", meets = ['tied'], why_not = 'a reason'", "exactly where no seed names it"),
         ("'owner/repo#1'", ", meets = ['ddp:colour=red']", "no feature, option or family"),
-        ("7", "", "torch.0.reports"),
+        ("7", "", "reports"),
     ],
 )
 def test_a_row_that_is_not_is_an_error_that_says_which(tmp_path: Path, report: str, more: str, words: str):
