@@ -131,6 +131,14 @@ def test_exception_on_one_rank_is_told_with_its_library_frames(run: Run) -> None
     assert seen.seconds < 6, "the peer gets the grace time, not the deadline"
 
 
+def test_the_message_of_autograph_is_what_was_raised_in_the_users_code(run: Run) -> None:
+    seen = run("""
+        raise ValueError("in user code:\\n\\n    File 'x.py', line 1, in step\\n\\n    ValueError: not like this\\n")
+    """)
+    assert seen.ranks[0].error is not None
+    assert seen.ranks[0].error.message.strip() == "not like this"
+
+
 def test_a_peer_that_never_notices_is_killed_after_the_grace_time(run: Run) -> None:
     seen = run("""
         if rank == 1:

@@ -164,6 +164,8 @@ def describe(error, packages):
         message = str(error)
     except Exception as second:  # an exception that cannot print itself is still an exception
         message = f"(its text raised {type(second).__name__})"
+    if message.startswith("in user code:"):  # AutoGraph puts the frames before the message
+        message = message.rpartition(f"\n    {type(error).__name__}: ")[2]
     trace = error.__traceback__  # begins in the script, as it does where the script is run by itself
     while trace and trace.tb_next and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
