@@ -76,7 +76,7 @@ def library(framework: str) -> dict[str, object]:
     facts["device"] = f"{count} x {device}" if device else ""
     facts["files"] = files
     packages = {"numpy": _version("numpy"), "keras": _version("keras") or _version("keras-nightly")}
-    packages |= {name: _version(name) for name in ("torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu")}
+    packages |= {name: _version(name) for name in ("torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "tf-keras")}
     facts["packages"] = {name: version for name, version in packages.items() if version}
     return facts
 

@@ -73,7 +73,7 @@ PRELOADS: dict[str, Preload] = {
         packages=("torch", "torchrec", "fbgemm_gpu"),
     ),
     "tensorflow": Preload(
-        modules=("numpy", "?numpy.random", "tensorflow", "?keras"),
-        packages=("tensorflow", "keras"),
+        modules=("numpy", "?numpy.random", "tensorflow", "?keras", "?tf_keras"),
+        packages=("tensorflow", "keras", "tf_keras"),
     ),
 }

@@ -8,9 +8,9 @@ from d3bot.generate.models import MOST_LAYERS
 from d3bot.spec import Case, Layer, Metric
 
 EXTRAS = (
-    *("", "", "", "", "", "", "", ""),
+    *("", "", "", "", ""),
     *("l2", "l2", "sum", "sample", "class", "ignored", "ema", "ema", "running", "thaw", "evaluate", "dropout"),
-    *("dropout", "on-batch", "on-batch", "at-once"),
+    *("dropout", "on-batch", "on-batch", "at-once", "bfloat16", "float16", "xla"),
 )
 """Accumulation is not among them: most strategies refuse it (keras-team/keras#20582), which a seed shows."""
 _NUMBERS: tuple[tuple[Metric, ...], ...] = (("mae",), ("mse", "rmse"), ("r2",), ("mae", "r2"))
@@ -49,6 +49,10 @@ def with_extra(case: Case, dealer: Dealer) -> Case:
         case "thaw":
             layer = chance.choice([layer.name for layer in case.layers[:-1] if KINDS[layer.op].trainable])
             change |= {"freeze": [{"layer": layer, "at": 1, "until": 2}], "steps": max(3, case.steps)}
+        case "bfloat16" | "float16" if not norm:
+            change |= {"mixed": extra, "dtype": "float32", "optimizer": _plain(case), "clip": None}
+        case "xla" if loop != "custom" or not any(layer.op in ("lstm", "gru") for layer in case.layers):
+            change["compiler"] = "xla"
         case "dropout" if len(case.layers) < MOST_LAYERS:
             change["layers"] = _with_dropout(case.layers)
     change["metrics"] = _metrics(case, dealer, change.get("dtype", case.dtype)) if loop != "custom" else ()
@@ -64,6 +68,12 @@ def _slower(case: Case) -> dict[str, Any]:
     """A sum's gradient is that of a mean times the rows; the optimizers that do not divide it out go slower."""
     plain = case.optimizer.model_dump()
     return plain | ({"lr": round(case.optimizer.lr / case.batch, 5)} if case.optimizer.name == "sgd" else {})
+
+
+def _plain(case: Case) -> dict[str, Any]:
+    """SGD: of one rounding near zero Adam makes a whole step, and lower precision has many."""
+    plain = case.optimizer.model_dump()
+    return plain | ({} if case.optimizer.name == "sgd" else {"name": "sgd", "lr": 0.05, "weight_decay": 0.0})
 
 
 def _with_dropout(layers: tuple[Layer, ...]) -> list[dict[str, Any]]:

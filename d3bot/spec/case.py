@@ -252,12 +252,6 @@ class Case(Noun):
                 raise ValueError(f"{field} exists for {where} only; leave it out of a {self.framework} case")
         if self.loop != "custom" and self.framework != "tensorflow":
             raise ValueError(f'loop = "{self.loop}" exists for tensorflow only')
-        if (
-            self.framework == "tensorflow"
-            and self.loop == "custom"
-            and (self.mixed != "none" or self.compiler != "none")
-        ):
-            raise ValueError('mixed and compiler are what compile() is given and need loop = "fit" or "train_on_batch"')
         if self.loop == "custom" and (self.metrics or self.evaluate):
             raise ValueError('metrics and evaluate are Keras\'s and need loop = "fit" or "train_on_batch"')
         if self.steps_per_execution > 1 and (self.loop != "fit" or self.accumulate > 1):

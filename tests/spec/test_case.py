@@ -130,7 +130,6 @@ def test_a_number_is_one_however_it_is_written(number: float) -> None:
         ({"framework": "tensorflow", "evaluate": True}, "metrics and evaluate are Keras's and need loop"),
         ({"framework": "tensorflow", "loop": "fit", "running_mean": True}, 'running_mean needs loop = "custom"'),
         ({"framework": "tensorflow", "steps_per_execution": 2}, 'steps_per_execution needs loop = "fit"'),
-        ({"framework": "tensorflow", "compiler": "xla"}, "mixed and compiler are what compile() is given"),
         ({"slope": 1.0}, "slope exists for tensorflow only"),
         ({"optimizer": {"name": "adam", "momentum": 0.9}}, "optimizer: momentum and nesterov belong to sgd, not to ad"),
         ({"optimizer": {"nesterov": True}}, "optimizer: nesterov needs a momentum above 0"),

@@ -114,7 +114,7 @@ class TensorflowNoise(Noise):
         return moved
 
     def parameters(self, model):
-        return {f"param {v.path}": v.numpy() for v in model.trainable_variables}
+        return {f"param {getattr(v, 'path', v.name)}": v.numpy() for v in model.trainable_variables}
 
 
 NOISE = {"torch": TorchNoise(), "tensorflow": TensorflowNoise()}

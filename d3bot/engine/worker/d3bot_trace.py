@@ -12,6 +12,7 @@ in `trace-NAME.json` beside `trace-NAME.npz`, which holds the arrays as `a0`, `a
 import contextlib
 import json
 import os
+import sys
 import threading
 
 import numpy as np
@@ -199,7 +200,6 @@ def watch_torch(record):
 
 
 def watch_tensorflow(record):
-    import keras
     import tensorflow as tf
     from tensorflow.python.distribute import cross_device_ops
 
@@ -228,21 +228,22 @@ def watch_tensorflow(record):
         number = None if context is None else tf.get_static_value(context.replica_id_in_sync_group)
         return 0 if number is None else int(number)
 
-    plain_call = keras.layers.Layer.__call__
+    def watched_call(plain_call):
+        def called(layer, *args, **kwargs):
+            name = names.get(id(layer))
+            given = args[0] if args else None
+            given = given[0] if isinstance(given, list | tuple) and given else given
+            if name == "" and isinstance(
+                given, tf.Tensor | np.ndarray
+            ):  # what the model is given tells which rows these are
+                keep("input", "", given)
+            output = plain_call(layer, *args, **kwargs)
+            first = output[0] if isinstance(output, list | tuple) and output else output
+            if name and isinstance(first, tf.Tensor):
+                keep("layer", name, first, of=type(layer).__name__)
+            return output
 
-    def watched_call(layer, *args, **kwargs):
-        name = names.get(id(layer))
-        given = args[0] if args else None
-        given = given[0] if isinstance(given, list | tuple) and given else given
-        if name == "" and isinstance(
-            given, tf.Tensor | np.ndarray
-        ):  # what the model is given tells which rows these are
-            keep("input", "", given)
-        output = plain_call(layer, *args, **kwargs)
-        first = output[0] if isinstance(output, list | tuple) and output else output
-        if name and isinstance(first, tf.Tensor):
-            keep("layer", name, first, of=type(layer).__name__)
-        return output
+        return called
 
     def keep(kind, name, value, **more):
         number = replica()
@@ -285,12 +286,16 @@ def watch_tensorflow(record):
     def watching():
         base = cross_device_ops.CrossDeviceOps
         plain = base.reduce, base.batch_reduce
-        keras.layers.Layer.__call__ = watched_call
+        layers = [sys.modules[name].layers.Layer for name in ("keras", "tf_keras") if name in sys.modules]
+        calls = {kind: kind.__call__ for kind in layers}
+        for kind, plain_call in calls.items():
+            kind.__call__ = watched_call(plain_call)
         base.reduce, base.batch_reduce = watched(plain[0], False), watched(plain[1], True)
         try:
             yield mark
         finally:
-            keras.layers.Layer.__call__ = plain_call
+            for kind, plain_call in calls.items():
+                kind.__call__ = plain_call
             base.reduce, base.batch_reduce = plain
 
     return watching()

@@ -9,9 +9,10 @@ from d3bot.frameworks.tensorflow.settings import (
     one_device,
     parameter_server,
     restore,
+    tf_keras,
 )
 
 FAMILIES: dict[str, Family] = {
     module.FAMILY.name: module.FAMILY
-    for module in (one_device, mirrored, central_storage, multi_worker, parameter_server, dtensor, restore)
+    for module in (one_device, mirrored, central_storage, multi_worker, parameter_server, dtensor, restore, tf_keras)
 }

@@ -39,7 +39,7 @@ def whole_loss(case: Case, rows: str) -> str:
 
 
 def share_loss(case: Case, rows: str, uneven: bool) -> str:
-    """Return one replica's share, so that the sum over replicas is the whole loss.
+    """Return one replica's share, so that the sum over replicas is the whole loss; losses by XLA where it compiles.
 
     The mean is `tf.nn.compute_average_loss`: "obtained by summing the per_example_loss and dividing by
     global_batch_size"; a penalty is divided by the number of replicas with `tf.nn.scale_regularization_loss`.
@@ -50,6 +50,7 @@ def share_loss(case: Case, rows: str, uneven: bool) -> str:
         weight = ", weight" if case.weights != "none" else ""
         size = ", global_batch_size=BATCH" if uneven else ""
         loss = f"tf.nn.compute_average_loss({_unweighted(case, rows)}{weight}{size})"
+    loss = loss.replace("losses_of(", "compiled(") if case.compiler == "xla" else loss
     return loss + (" + tf.nn.scale_regularization_loss(penalty(model))" if penalised(case) else "")
 
 

@@ -6,9 +6,9 @@ from d3bot.spec import Case
 def optimizer(case: Case) -> str:
     """Return the expression that makes the optimizer of the plain definition: one update of the whole batch a step.
 
-    Where gradients are accumulated its schedule goes by micro-batches, as that of `accumulating` does: "Learning rate
-    schedules will look at "real" iterations value (optimizer steps)" (keras.optimizers, gradient_accumulation_steps,
-    3.15).
+    Where gradients are accumulated its schedule goes by micro-batches, as that of `optimizer_under_test` does:
+    "Learning rate schedules will look at "real" iterations value (optimizer steps)" (keras.optimizers,
+    gradient_accumulation_steps, 3.15).
     """
     rate, decay = case.optimizer.lr, case.optimizer.decay_rate
     if case.accumulate > 1 and decay != 1:
@@ -17,11 +17,20 @@ def optimizer(case: Case) -> str:
     return _written(case, _rate(case), "")
 
 
-def accumulating(case: Case) -> str:
-    """Return the expression that makes the optimizer under test: it updates after `accumulate` micro-batches."""
-    return _written(
-        case, _rate(case), f", gradient_accumulation_steps={case.accumulate}" if case.accumulate > 1 else ""
-    )
+def scales_loss(case: Case) -> bool:
+    """Whether a loop of one's own scales its loss; `compile` does it for Keras' own."""
+    return case.mixed == "float16" and case.loop == "custom"
+
+
+def optimizer_under_test(case: Case) -> str:
+    """Return the expression that makes the optimizer under test.
+
+    It updates after `accumulate` micro-batches, and in float16 scales the loss of a loop of one's own: by less than its
+    own 2 ** 15, of which some gradients overflow, so that their step is left out.
+    """
+    more = f", gradient_accumulation_steps={case.accumulate}" if case.accumulate > 1 else ""
+    written = _written(case, _rate(case), more)
+    return f"keras.optimizers.LossScaleOptimizer({written}, initial_scale=256.0)" if scales_loss(case) else written
 
 
 def _rate(case: Case) -> str:

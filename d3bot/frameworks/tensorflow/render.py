@@ -10,6 +10,7 @@ from d3bot.frameworks.tensorflow.data import data_lines, data_names
 from d3bot.frameworks.tensorflow.families import FAMILIES
 from d3bot.frameworks.tensorflow.fitting import compiled_loss, compiled_metrics, history, weight_argument
 from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
+from d3bot.frameworks.tensorflow.legacy import in_tf_keras
 from d3bot.frameworks.tensorflow.losses import (
     example_losses,
     model_inputs,
@@ -19,7 +20,7 @@ from d3bot.frameworks.tensorflow.losses import (
     whole_loss,
 )
 from d3bot.frameworks.tensorflow.model import build_lines, freeze_events, tie_root
-from d3bot.frameworks.tensorflow.optimizer import accumulating, optimizer
+from d3bot.frameworks.tensorflow.optimizer import optimizer, optimizer_under_test, scales_loss
 from d3bot.spec import Case, Setting
 from d3bot.templates import environment
 
@@ -71,10 +72,11 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "history": history(case, view),
         "evaluates": "metric" in view.roles and (not view.metric or view.metric.startswith("evaluate/")),
         "optimizer": optimizer(case),
-        "accumulating": accumulating(case),
+        "optimizer_under_test": optimizer_under_test(case),
+        "scaled": scales_loss(case),
         "averages": averages,
         "running": _running_shape(case, shapes) if running else "",
-        "bare": case.loop == "custom" and case.steps == case.accumulate == 1 and not after,
+        "bare": case.loop == "custom" and case.steps == case.accumulate == 1 and not (after or scales_loss(case)),
         "freezes": [
             f'if step == {step}: model.get_layer("{tie_root(case, name)}").trainable = {trains}'
             for step, name, trains in events
@@ -89,6 +91,8 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     text = _JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half)
     if case.steps == 1:
         text = unrolled(text)
+    if family.needs == "tf-keras":
+        half, text = in_tf_keras(half), in_tf_keras(text)
     return assemble(family, case, setting, ENV, half, text)
 
 

@@ -13,6 +13,7 @@ FIT = case(loop="fit")
 LOW: dict[str, Any] = {"loop": "fit", "dtype": "float32", "mixed": "bfloat16"}
 NORM = (layer("norm", "batch_norm", "x"), layer("out", "linear", "norm", units=2))
 LABELS: dict[str, Any] = {"loss": "cross_entropy"}
+LOOP = (layer("embed", "embedding", "words", dim=4), layer("rnn", "gru", "embed", units=3), layer("end", "last", "rnn"))
 SYNC = (layer("norm", "sync_batch_norm", "x"), layer("out", "linear", "norm", units=2))
 MORE = (layer("own", "batch_norm", "norm"), layer("out", "linear", "own", units=2))
 
@@ -145,6 +146,44 @@ TABLE: list[tuple[str, Case, str, str]] = [
     ("lower precision, clipped", case(**LOW, clip=Clip(limit=1.0)), "one_device", "no bound here"),
     ("lower precision, a sum", case(**LOW, reduction="sum"), "one_device", "on how many rows"),
     ("compiled", case(loop="fit", compiler="xla"), "mirrored(replicas=3)", ""),
+    ("compiled, custom", case(compiler="xla"), "mirrored(replicas=3)", ""),
+    ("compiled, one copy", case(compiler="xla"), "central_storage(replicas=2)", "runs on exactly one device"),
+    ("compiled on a server", case(compiler="xla"), "parameter_server(workers=1)", "runs on exactly one device"),
+    ("compiled on a mesh", case(compiler="xla"), "dtensor(replicas=2)", "plain SGD"),
+    ("a compiled loop", case(inputs=TOKENS, layers=LOOP, compiler="xla"), "one_device", "the XLA/TF boundary"),
+    ("a compiled loop, fit", case(inputs=TOKENS, layers=LOOP, compiler="xla", loop="fit"), "one_device", ""),
+    ("lower precision, custom", case(**LOW | {"loop": "custom"}), "parameter_server(workers=2)", ""),
+    (
+        "lower precision, custom, clipped",
+        case(**LOW | {"loop": "custom"}, clip=Clip(limit=1.0)),
+        "mirrored(replicas=2)",
+        "no bound here",
+    ),
+    ("tf_keras", FIT, "tf_keras(replicas=3)", ""),
+    ("tf_keras, custom, uneven", case(batch=7), "tf_keras(replicas=2, strategy=central_storage)", ""),
+    ("tf_keras, uneven", case(batch=7, loop="train_on_batch"), "tf_keras(replicas=2)", "unequal shares of 7 rows"),
+    ("tf_keras, accumulation", case(accumulate=2, loop="fit"), "tf_keras(replicas=2)", "gradient_accumulation_steps"),
+    ("tf_keras, batch norm", case(layers=NORM, loop="fit"), "tf_keras(replicas=2)", ""),
+    ("tf_keras, own statistics", case(layers=NORM), "tf_keras(replicas=2)", "statistics of its own"),
+    (
+        "tf_keras, one copy of a statistic",
+        case(layers=NORM, loop="fit"),
+        "tf_keras(replicas=2, strategy=central_storage)",
+        "of which there is one copy",
+    ),
+    (
+        "tf_keras, ops without a choice",
+        FIT,
+        "tf_keras(replicas=2, strategy=central_storage, ops=collective)",
+        "no cross-device ops",
+    ),
+    ("tf_keras, r2 in float64", case(loop="fit", metrics=("r2",)), "tf_keras(replicas=2)", "float32 into float64"),
+    (
+        "tf_keras, float16",
+        case(**LOW | {"loop": "custom", "mixed": "float16"}),
+        "tf_keras(replicas=2)",
+        "get_scaled_loss",
+    ),
     ("accumulation", case(accumulate=2), "one_device", ""),
     ("accumulation, replicas", case(accumulate=2), "mirrored(replicas=2)", "keras-team/keras#20582"),
     ("accumulation, fit", case(accumulate=2, loop="fit"), "mirrored(replicas=2)", ""),

@@ -72,6 +72,9 @@ def test_settings_share_a_reference_unless_replicas_keep_statistics(
         ("dtensor(replicas=3, model=2)", 'MESH = {"batch": 3, "model": 2}'),
         ("restore(replicas=2, into=3)", "checkpoint.read(path).assert_consumed()"),
         ("restore(replicas=2, by=values)", "v.assign(value)"),
+        ("tf_keras(replicas=2)", "import tf_keras as keras"),
+        ("tf_keras(replicas=2)", "tf.distribute.ReductionToOneDevice()"),
+        ("tf_keras(replicas=2, strategy=central_storage)", 'parameter_device="CPU:0"'),
         ("parameter_server(workers=2, servers=3)", 'JOBS = {"worker": 2, "ps": 3}'),
     ],
 )
@@ -118,6 +121,13 @@ def test_options_of_a_setting(setting: str, written: str) -> None:
             {"loop": "fit", "mixed": "bfloat16", "dtype": "float32"},
             'keras.layers.Activation("linear", dtype="float32")], name="model")',
         ),
+        ({"compiler": "xla"}, "compiled = tf.function(losses_of, jit_compile=True)"),
+        ({"compiler": "xla"}, "tf.nn.compute_average_loss(compiled(model, *rows))"),
+        (
+            {"mixed": "float16", "dtype": "float32"},
+            "keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=256.0)",
+        ),
+        ({"mixed": "float16", "dtype": "float32"}, "scaled = optimizer.scale_loss(loss)"),
         ({"loop": "train_on_batch"}, "logs = model.train_on_batch(x, target, return_dict=True)"),
         ({"loop": "fit", "evaluate": True}, "model.evaluate(x, target, batch_size=BATCH, verbose=0, return_dict=True)"),
         ({"freeze": (Freeze(layer="hidden", until=1),)}, 'if step == 1: model.get_layer("hidden").trainable = True'),
@@ -126,6 +136,34 @@ def test_options_of_a_setting(setting: str, written: str) -> None:
 )
 def test_what_a_case_says_stands_in_the_script(changes: dict[str, object], written: str) -> None:
     assert written in render(case(**changes), Setting.parse("mirrored(replicas=2)"), "doc").text
+
+
+def test_a_script_for_tf_keras_says_nothing_that_keras_3_alone_has() -> None:
+    layers = (
+        *(layer("embed", "embedding", "words", dim=4), layer("pool", "mean", "embed")),
+        *(layer("one", "linear", "pool", units=4), layer("act", "gelu", "one"), layer("gate", "sigmoid", "pool")),
+        *(layer("gated", "mul", "act gate"), layer("all", "concat", "gated pool")),
+    )
+    one = case(inputs=TOKENS, layers=layers, ema=0.5)
+    for loop in ("custom", "fit"):
+        text = render(one.model_copy(update={"loop": loop}), Setting.parse("tf_keras(replicas=2)"), "doc").text
+        assert not [word for word in ("keras.ops", "keras.config", ".path", "v.value") if word in text]
+        assert "tf.nn.gelu(" in text
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+def test_the_reference_of_lower_precision_scales_no_loss(loop: str) -> None:
+    one = case(loop=loop, mixed="float16", dtype="float32")
+    half = render(one, Setting.parse("mirrored(replicas=2)"), "doc").text.split("def distributed")[0]
+    assert "LossScaleOptimizer" not in half
+
+
+def test_what_xla_compiles_is_no_part_of_the_reference() -> None:
+    half, distributed = render(case(compiler="xla"), Setting.parse("mirrored(replicas=2)"), "doc").text.split(
+        "def distributed"
+    )
+    assert "jit_compile" in distributed
+    assert "jit_compile" not in half
 
 
 def test_a_table_in_shards_is_looked_up_in_its_shards() -> None:

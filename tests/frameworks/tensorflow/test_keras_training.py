@@ -119,6 +119,9 @@ EXTRAS: list[tuple[Case, str]] = [
     (case(loop="fit", compiler="xla"), "mirrored(replicas=2)"),
     (case(loop="fit", dtype="float32", mixed="float16"), "mirrored(replicas=2, ops=collective)"),
     (case(loop="train_on_batch", dtype="float32", mixed="bfloat16"), "one_device"),
+    (case(compiler="xla", batch=7), "mirrored(replicas=2)"),
+    (case(dtype="float32", mixed="float16"), "mirrored(replicas=2, ops=collective)"),
+    (case(dtype="float32", mixed="bfloat16"), "parameter_server(workers=1)"),
     (case(loop="fit", evaluate=True, metrics=("mae", "rmse"), weights="sample"), "mirrored(replicas=2)"),
 ]
 

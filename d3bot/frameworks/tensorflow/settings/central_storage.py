@@ -4,10 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import MIXED, case_obstacle, replica_obstacle, replicas_of, rounding
+from d3bot.frameworks.tensorflow.settings.common import (
+    MIXED,
+    ONE_DEVICE,
+    case_obstacle,
+    replica_obstacle,
+    replicas_of,
+    rounding,
+)
 from d3bot.spec import Case, Setting
 
-_STATISTICS = "no document says how replicas move statistics of which there is one copy"
+STATISTICS = "no document says how replicas move statistics of which there is one copy"
+"""Why batch norm has no reference where replicas share their variables."""
 
 
 def _obstacle(case: Case, setting: Setting) -> str | None:
@@ -37,7 +45,7 @@ FAMILY = Family(
             MIXED,
             "fit with a layer frozen in mid-training; tied weights that are not one shared layer.",
         ),
-        excluded={"batch-norm": _STATISTICS, "sync-batch-norm": _STATISTICS},
+        excluded={"batch-norm": STATISTICS, "sync-batch-norm": STATISTICS, "compiled": ONE_DEVICE},
     ),
     world=replicas_of,
     processes=lambda setting: 1,

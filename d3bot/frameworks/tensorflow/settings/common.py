@@ -9,11 +9,13 @@ from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
 from d3bot.frameworks.tensorflow.model import tie_obstacle, tie_root
 from d3bot.spec import Case, Setting
 
-UPDATE_FIELDS = ("reduction", "ignored", "weights", "l2", "accumulate", "groups", "ema", "mixed", "running_mean")
+UPDATE_FIELDS = (
+    *("reduction", "ignored", "weights", "l2", "accumulate", "groups", "ema", "mixed", "compiler", "running_mean"),
+)
 """Fields of a case that change the update: what writes the update out by itself has none of them."""
 
 
-MIXED = "fit in lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound."
+MIXED = "Lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound."
 """What breaks every family that trains in lower precision; `case_obstacle` says which of it."""
 
 
@@ -35,6 +37,7 @@ def case_obstacle(case: Case) -> str | None:
     return (
         tie_obstacle(case)
         or _metric_obstacle(case)
+        or (_mixed_obstacle(case) if case.mixed != "none" else None)
         or (_custom_obstacle(case) if case.loop == "custom" else _keras_loop_obstacle(case))
         or (_accumulation_obstacle(case) if case.accumulate > 1 else None)
     )
@@ -92,6 +95,11 @@ NO_ACCUMULATION = (
     '"Such behaviors are not yet supported" (tf.distribute.ReplicaContext.merge_call, 2.21)'
 )
 """Why no custom loop under such a strategy accumulates; that `fit` does not either is a seed."""
+ONE_DEVICE = (
+    '"XLA cluster runs on exactly one device, and it can not read or write to tf.Variable located on a different '
+    'device" (XLA, Known issues, 2.21)'
+)
+"""Why nothing is compiled where variables are on another device than what computes with them."""
 
 
 def _metric_obstacle(case: Case) -> str | None:
@@ -113,8 +121,6 @@ def _keras_loop_obstacle(case: Case) -> str | None:
         return f"under {case.loop} a layer frozen in mid-training has no effect until compile is called again"
     if case.weights == "class" and case.ignored:
         return "class_weight has no entry for the label of ignored rows"
-    if case.mixed != "none":
-        return _mixed_obstacle(case)
     if case.evaluate and case.reduction == "sum":
         return "no document says what evaluate makes of the sums of pieces of unequal size"
     return None
@@ -133,6 +139,11 @@ def _mixed_obstacle(case: Case) -> str | None:
 def _custom_obstacle(case: Case) -> str | None:
     if case.accumulate > 1 and (case.ema or case.running_mean):
         return "an average that the step updates moves with every micro-batch"
+    if case.compiler == "xla" and {"lstm", "gru"} & case.ops():
+        return (
+            '"Support for TensorList crossing the XLA/TF boundary is not implemented": what loops over a sequence is '
+            "compiled with its derivative or not at all, and a loop of one's own compiles its losses"
+        )
     return None
 
 

@@ -16,12 +16,13 @@ from d3bot.frameworks.tensorflow.settings.common import (
 )
 from d3bot.spec import Case, Setting
 
-_OPS = {
+OPS = {
     "one_device": ", tf.distribute.ReductionToOneDevice()",
     "hierarchical": ", tf.distribute.HierarchicalCopyAllReduce()",
     "collective": "",
     "nccl": ", tf.distribute.NcclAllReduce()",
 }
+"""Cross-device ops -> what MirroredStrategy is given after its devices."""
 _NO_KERNEL = "No OpKernel was registered to support Op 'NcclAllReduce' on a CPU"
 """What the library says to NCCL without a GPU."""
 _INPUTS = ("dataset", "function", "tail")
@@ -59,7 +60,7 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "input": given,
         "rows_each": -(-case.batch // max(1, replicas_of(setting) - 1)),
         "sees_rows": given == "function",
-        "cross_device_ops": _OPS[str(FAMILY.value(setting, "ops"))],
+        "cross_device_ops": OPS[str(FAMILY.value(setting, "ops"))],
         "uneven": _uneven(case, setting) or given == "tail",
         "copies": keeps_copies(case, replicas_of(setting)),
     } | ({"bare": False} if given != "dataset" else {})
@@ -71,7 +72,7 @@ FAMILY = Family(
     summary="MirroredStrategy: a replica a logical CPU device, gradients summed over them",
     options=(
         Option("replicas", "number of replicas", high=8),
-        Option("ops", "cross-device ops that reduce; collective is the library's default", "one_device", tuple(_OPS)),
+        Option("ops", "cross-device ops that reduce; collective is the library's default", "one_device", tuple(OPS)),
         Option(
             "input",
             "who divides the rows: the library (dataset), or distribute_datasets_from_function, with a batch for every "

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, keeps_copies, replica_obstacle
+from d3bot.frameworks.tensorflow.settings.common import MIXED, case_obstacle, keeps_copies, replica_obstacle, rounding
 from d3bot.spec import Case, Setting
 
 _POLICY = {"auto": "", "data": "DATA", "off": "OFF", "file": "FILE", "function": ""}
@@ -82,6 +82,7 @@ FAMILY = Family(
             "fit: that of Keras 3 takes no values of several workers.",
             "A batch that does not divide by the workers, where the script divides it (off, file, function).",
             "Batch norm where it is not documented which rows a worker gets, or with fewer than two of them.",
+            MIXED,
             "Tied weights that are not one shared layer.",
         ),
     ),
@@ -90,6 +91,7 @@ FAMILY = Family(
     parts=lambda case, setting: _workers(setting) if keeps_copies(case, _workers(setting)) else 1,
     obstacle=_obstacle,
     context=_context,
+    rounding=rounding,
     standing=(),
     files=(
         "tensorflow/python/distribute/collective_",

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
-from d3bot.frameworks.tensorflow.settings.common import NO_ACCUMULATION, UPDATE_FIELDS, case_obstacle
+from d3bot.frameworks.tensorflow.settings.common import (
+    MIXED,
+    NO_ACCUMULATION,
+    ONE_DEVICE,
+    UPDATE_FIELDS,
+    case_obstacle,
+    rounding,
+)
 from d3bot.spec import Case, Setting
 
 _PARTITIONERS = {
@@ -73,15 +80,17 @@ FAMILY = Family(
             'loop = "fit": under this strategy it takes a DatasetCreator only, which Keras 3 does not have.',
             "Partitioned variables on one server; with a recipe that changes the update, which Keras 3 does not do on "
             "shards: its gradient of them is AttributeError: 'ShardedVariable' object has no attribute 'handle'.",
+            MIXED,
             "Tied weights that are not one shared layer.",
         ),
-        excluded={"accumulate": NO_ACCUMULATION},
+        excluded={"accumulate": NO_ACCUMULATION, "compiled": ONE_DEVICE},
     ),
     world=_workers,
     processes=lambda setting: 1,
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
     context=_context,
+    rounding=rounding,
     standing=("parameter_server(workers=1)", "parameter_server(workers=2)"),
     files=(
         "tensorflow/python/distribute/parameter_server_strategy",

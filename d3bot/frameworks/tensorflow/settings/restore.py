@@ -5,7 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.settings import mirrored
-from d3bot.frameworks.tensorflow.settings.common import case_obstacle, replica_obstacle, replicas_of
+from d3bot.frameworks.tensorflow.settings.common import MIXED, case_obstacle, replica_obstacle, replicas_of, rounding
 from d3bot.spec import Case, Setting
 
 _STATISTICS = "each replica has moving statistics of its own, and a checkpoint holds one value of them"
@@ -66,6 +66,7 @@ FAMILY = Family(
         breaks=(
             "fit, whose metrics start anew with every call; a single step.",
             "A batch with fewer rows than replicas.",
+            MIXED,
             "Tied weights that are not one shared layer.",
         ),
         excluded={
@@ -80,6 +81,7 @@ FAMILY = Family(
     parts=lambda case, setting: 1,
     obstacle=_obstacle,
     context=_context,
+    rounding=rounding,
     standing=(),
     files=(*mirrored.FAMILY.files, "tensorflow/python/checkpoint/"),
     cost=16.0,
