@@ -28,7 +28,7 @@ SEED = "uneven-micro-batches"
 
 ENDS: dict[str, tuple[int, str]] = {
     "d3bot run --build": (1, "report: runs/first/report.html"),
-    "~/.cache": (1, "<-- WRONG"),
+    "python repro.py": (1, "<-- WRONG"),
     "python argued.py": (0, "max|difference|"),
     "d3bot replay runs/first/findings/torch-ddp-diverged-*": (1, "diverged"),
     "-s 'ddp(world=2)'": (0, "ddp(world=2): pass"),
