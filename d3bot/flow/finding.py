@@ -357,7 +357,7 @@ def _tensors(differences: Sequence[Difference]) -> tuple[TensorRow, ...]:
 
 
 _WHAT = {
-    "diverged": "One process and the distributed run train the same model on the same rows and must agree.",
+    "diverged": "One process and the distributed run must agree.",
     "nonfinite": "One process stays finite on the same rows; the distributed run does not.",
     "crashed": "One process trains the model; the distributed run raises.",
     "died": "One process trains the model; a rank of the distributed run dies.",
@@ -376,11 +376,12 @@ def _docstring(build: Build, judged: Judged) -> str:
         parsed = item.parsed
         here = (None if parsed.step == AFTER else parsed.step, parsed.role)
         if item.expected is not None and first and here == place and parsed.tensor == first.tensor:
-            seen = f"{seen}.  At the worst element {item.expected:.6g} is expected and {item.seen:.6g} is seen"
+            seen = f"{seen}.  At worst {item.expected:.6g} is expected and {item.seen:.6g} seen"
     built = ", ".join([build.label, *(f"{name} {version}" for name, version in sorted(build.packages.items()))])
     title = title_of(verdict, judged.trial.setting, _wrong(judged)).rstrip(".")
     if first is None and len(title) > LINE:  # the whole error follows
         title = title_of(verdict.model_copy(update={"reason": seen.split(":")[0]}), judged.trial.setting)
+    seen = seen.replace(f"; {verdict.diagnosis}", "") if first and verdict.diagnosis else seen  # the title says it
     lines = [f"{title}.", "", _WHAT[verdict.kind] + (f"  {seen}." if seen not in title else "")]
     lines.append(f"Seen on {built}.        Run: python repro.py")
     safe = [line.replace("\\", "/").replace('"""', "'''") for line in lines]

@@ -23,9 +23,16 @@ _EACH = re.compile(
 _LOSS = re.compile(
     r"^(?P<pad> *)loss = (?P<loss>.+)\n(?P=pad)(?P<use>loss|\(loss / (?P<by>\w+)\))\.backward\(\)$", re.M
 )
-_PARTS = re.compile(r"^(?P<pad> *)parts = (?P<parts>.+)\n(?P=pad)for part in parts:(?P<rest>.*)$", re.MULTILINE)
+_LOOKED = re.compile(
+    r"^(?P<pad> *)loss = (?P<loss>.+)\n(?P=pad)(?P<to>return \{.+: |seen\[.+\] = )loss(?P<end>\.detach.+)$", re.M
+)
+_PARTS = re.compile(
+    r"^(?P<pad> *)parts = (?P<parts>.+)\n"
+    r"(?P=pad)for (?P<each>.+) in (?P<counted>enumerate\()?parts\)?:(?P<rest>.*)$",
+    re.MULTILINE,
+)
 _RETURNED = re.compile(r"^    model = (?P<model>.+)\n    return model$", re.MULTILINE)
-_UPDATED = re.compile(r"^    seen \|= (?P<seen>\{.+\})\n    return seen$", re.MULTILINE)
+_UPDATED = re.compile(r"^    seen \|= (?P<seen>\{.+\}|named\(.+\))\n    return seen$", re.MULTILINE)
 _STORED = re.compile(r"^    seen\[(?P<key>f?\"[^\"\n]*\")\] = (?P<value>.+)\n    return seen$", re.MULTILINE)
 _EMPTY = re.compile(r"^(?P<pad> +)model, seen = build\(\), \{\}$", re.MULTILINE)
 _LAST = re.compile(r"def (?:reference|distributed)\(|def train\(strategy, plain=False\):")
@@ -50,6 +57,8 @@ _LOOPED = re.compile(
     r"(?P=pad)    (?P<before>.*)loss_of\((?P<model>\w+), \*part\)(?P<after>.*)$",
     re.M,
 )
+_ALLOWED = {"BOUND": "error in errors.values()", "BOUNDS.get(name, 0)": "name, error in errors.items()"}
+"""What a script allows, and over what it is asked."""
 _TABLE = """\
     expected, wrong = reference(), False
     for name in dict.fromkeys([*expected, *(name for rank in ranks for name in rank)]):
@@ -58,6 +67,7 @@ _TABLE = """\
         bad = not np.max(errors or [np.nan]) <= {bound}
         wrong |= bad
         print(f"{{name:32}} max|difference| {{np.max(errors or [np.nan]):.3g}}{{'   <-- WRONG' * bad}}")
+    sys.exit(int(wrong))
 """
 _ONE_TABLE = """\
     seen, expected, wrong = distributed(), reference(), False
@@ -65,29 +75,36 @@ _ONE_TABLE = """\
         error = np.abs(seen.get(name, np.nan) - expected.get(name, np.nan)).max(initial=0)  # nan: one side lacks it
         bad = not error <= {bound}
         wrong |= bad
+        print(f"{{name:40}} max|difference| {{error:.3g}}{{'   <-- WRONG' * bad}}")
+    sys.exit(int(wrong))
 """
-_SHORT_TABLE = """\
-    seen, wrong = distributed(), False
-    for name, expected in reference().items():
-        error = np.abs(seen[name] - expected).max()
-        wrong |= (bad := not error <= {bound})
+_TOLD = """\
+    for name, error in errors.items():
+        print(f"{{name:32}} max|difference| {{error:.3g}}{{'   <-- WRONG' * (not error <= {bound})}}")
+    raise SystemExit(any(not error <= {bound} for {each}))
 """
-_TABLES = {
-    "paired": """\
+_PAIRED = """\
+    errors = {name: np.abs([r[name] - want for r in ranks if name in r]).max() for name, want in reference().items()}
+"""
+_ONE_PAIRED = """\
+    seen = distributed()
+    errors = {name: np.abs(seen[name] - want).max() for name, want in reference().items()}
+"""
+_SHAPES = """\
     wrong = False
     for name, expected in reference().items():
-        error = np.max([np.abs(rank[name] - expected).max() for rank in ranks if name in rank])
-        wrong |= (bad := not error <= {bound})
-        print(f"{{name:32}} max|difference| {{error:.3g}}{{'   <-- WRONG' * bad}}")
-""",
-    "shapes": """\
-    wrong = False
-    for name, expected in reference().items():
-        shapes = {{rank[name].shape for rank in ranks if name in rank}}
-        wrong |= (bad := shapes != {{expected.shape}})
-        print(f"{{name:32}} {{shapes}}, expected {{expected.shape}}{{'   <-- WRONG' * bad}}")
-""",
-}
+        shapes = {rank[name].shape for rank in ranks if name in rank}
+        wrong |= (bad := shapes != {expected.shape})
+        print(f"{name:32} {shapes}, expected {expected.shape}{'   <-- WRONG' * bad}")
+    sys.exit(int(wrong))
+"""
+_NN = "from torch import nn\n"
+_LONG_NAMES = (
+    ("import torch.nn.functional as F\n", "F", "nn.functional", 2),
+    ("import torch.distributed as dist\n", "dist", "torch.distributed", 1),
+    ("import torch.multiprocessing as mp\n", "mp", "torch.multiprocessing", 1),
+)
+"""Imports under a short name, what they are without it, and in how many places that is shorter than the import."""
 
 
 def tightened(text: str, table: Table = "paired") -> str:
@@ -100,11 +117,9 @@ def tightened(text: str, table: Table = "paired") -> str:
     blocks = _without_after(blocks)
     freezes = "requires_grad_(" in text
     blocks = _without_loss([_function(block, freezes, table) if _HEAD.match(block) else block for block in blocks])
+    blocks = [_looked(_parts(block)) if _HEAD.match(block) else block for block in blocks]
     short = _without_constants(_one_batch(_used("\n\n".join(blocks))))
-    if len(re.findall(r"\bF\.", short)) < 3 and "from torch import nn\n" in short:
-        plain = re.sub(r"\bF\.", "nn.functional.", short.replace("import torch.nn.functional as F\n", ""))
-        return plain if max(map(len, plain.splitlines())) <= WIDTH else short
-    return short
+    return _without_short_names(short if "sys.exit" in short else short.replace("import sys\n", "", 1))
 
 
 def _used(text: str) -> str:
@@ -168,12 +183,21 @@ def _function(body: str, freezes: bool, table: Table) -> str:
     body = re.sub(r"\n\n+(?= )", "\n", body)
     if not freezes:  # every parameter has a gradient
         body = _EACH.sub(_gathered, body)
-    for bound in ("BOUND", "BOUNDS.get(name, 0)"):
-        body = body.replace(_TABLE.format(bound=bound), _TABLES.get(table, _TABLE).format(bound=bound))
-        if table == "paired":
-            body = body.replace(_ONE_TABLE.format(bound=bound), _SHORT_TABLE.format(bound=bound))
-    for rule in (_loss, _parts, _returned, _unseen, _seen, _data, _wrapped):
+    body = _table(body, table)
+    for rule in (_loss, _returned, _unseen, _seen, _data, _wrapped):
         body = rule(body)
+    return body
+
+
+def _table(body: str, table: Table) -> str:
+    """Write the table of differences for arrays that both sides have, or for those of another shape."""
+    for bound, each in _ALLOWED.items():
+        told = _TOLD.format(bound=bound, each=each)
+        long, long_one = _TABLE.format(bound=bound), _ONE_TABLE.format(bound=bound)
+        if table == "shapes":
+            body = body.replace(long, _SHAPES)
+        elif table == "paired":
+            body = body.replace(long, _PAIRED + told).replace(long_one, _ONE_PAIRED + told)
     return body
 
 
@@ -200,7 +224,21 @@ def _is_sum(expression: str) -> bool:
 
 
 def _parts(body: str) -> str:
-    return _fitting(_PARTS, body, lambda match: f"{match['pad']}for part in {match['parts']}:{match['rest']}")
+    def looped(match: re.Match[str]) -> str:
+        parts = f"enumerate({match['parts']})" if match["counted"] else match["parts"]
+        return f"{match['pad']}for {match['each']} in {parts}:{match['rest']}"
+
+    return body if len(re.findall(r"\bparts\b", body)) != 2 else _fitting(_PARTS, body, looped)
+
+
+def _looked(body: str) -> str:
+    """Write a loss of which nothing but the number is wanted where it is looked at."""
+
+    def at_once(match: re.Match[str]) -> str:
+        loss = f"({match['loss']})" if _is_sum(match["loss"]) else match["loss"]
+        return f"{match['pad']}{match['to']}{loss}{match['end']}"
+
+    return body if len(re.findall(r"\bloss\.|\bloss =", body)) != 2 else _fitting(_LOOKED, body, at_once)
 
 
 def _returned(body: str) -> str:
@@ -272,6 +310,17 @@ def _one_batch(text: str) -> str:
         return text
     plain = _BATCH.sub("data()", text)
     return _SEED.sub(r"(\1)", plain)
+
+
+def _without_short_names(text: str) -> str:
+    """Return the text without imports under another name that would save less than their own line."""
+    start = match.end() if (match := re.match(r'"""[^"]*(?:"[^"]+)*?"""\n', text)) else 0
+    for line, name, full, most in _LONG_NAMES:
+        used = re.compile(rf"(?<![\w.]){name}\.")
+        if line in text and len(used.findall(text, start)) <= most and (full != "nn.functional" or _NN in text):
+            plain = text[:start] + used.sub(f"{full}.", text[start:].replace(line, ""))
+            text = plain if max(map(len, plain.splitlines())) <= WIDTH else text
+    return text
 
 
 def _fitting(pattern: re.Pattern[str], body: str, shorter: Callable[[re.Match[str]], str]) -> str:

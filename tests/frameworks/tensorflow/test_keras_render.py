@@ -57,7 +57,7 @@ def test_settings_share_a_reference_unless_replicas_keep_statistics(
     [
         ("mirrored(replicas=2)", "tf.distribute.ReductionToOneDevice()"),
         ("mirrored(replicas=2, ops=hierarchical)", "tf.distribute.HierarchicalCopyAllReduce()"),
-        ("mirrored(replicas=2, ops=collective)", "range(REPLICAS)])\n"),
+        ("mirrored(replicas=2, ops=collective)", 'MirroredStrategy(["CPU:0", "CPU:1"])\n'),
         ("multi_worker(workers=3)", "WORKERS = 3"),
         ("multi_worker(workers=2, shard=data)", "AutoShardPolicy.DATA"),
         ("multi_worker(workers=2, shard=file)", "tf.data.TextLineDataset(files)"),

@@ -69,7 +69,7 @@ def data_parallel(case: Case, buffers: str) -> dict[str, Any]:
     """
     return {
         "buffers": buffers if keeps_local_buffers(case) else "",
-        "part_comment": "the ranks' shards, one after the other",
+        "part_comment": "the ranks' shards",
     }
 
 

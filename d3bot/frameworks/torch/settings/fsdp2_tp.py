@@ -41,7 +41,7 @@ def shared_context(case: Case, setting: Setting) -> dict[str, Any]:
     return {
         **tp.context(case, setting),
         **data_parallel(case, "own"),
-        "part_comment": "the shards of the batch, one after the other",
+        "part_comment": "the shards of the batch",
         "parts_name": "SHARDS",
         "part_name": "shard",
         "tensor": world_of(setting) // data_shards(setting),

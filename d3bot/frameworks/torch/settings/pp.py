@@ -136,7 +136,7 @@ def context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "last_rank": 0 if schedule.style == "v" else world - 1,
         "stage_loss": loss_of(case, "output"),
         "buffers": "",
-        "part_comment": "the micro-batches, one after the other",
+        "part_comment": "the micro-batches",
         "cuts": stage_cuts(case, setting) or (),
     }
 

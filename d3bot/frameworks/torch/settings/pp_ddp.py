@@ -44,7 +44,7 @@ def context(case: Case, setting: Setting, copies: str) -> Mapping[str, Any]:
         "copies": copies,
         "layers_apart": False,
         "parts_name": "PARTS",
-        "part_comment": "the copies' micro-batches, one after the other",
+        "part_comment": "the copies' micro-batches",
         "predict": False,
     }
 
