@@ -39,11 +39,31 @@ def test_every_key_is_described(model):
     assert [name for name, field in model.model_fields.items() if not field.description] == []
 
 
+def anchors(path):
+    """Return the fragments that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @named
-def test_links_lead_to_files(path):
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
+def test_links_lead_to_files_and_headings(path):
+    for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", path.read_text()):
         if "://" not in target:
-            assert (path.parent / target).exists(), target
+            file, _, fragment = target.partition("#")
+            there = path.parent / file if file else path
+            assert there.exists(), target
+            assert not fragment or fragment in anchors(there), target
+
+
+def test_every_page_is_reached_from_the_readme():
+    seen, left = set(), [ROOT / "README.md"]
+    while left:
+        page = left.pop()
+        if page not in seen and page.suffix == ".md":
+            seen.add(page)
+            targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+            left += [(page.parent / target).resolve() for target in targets if "://" not in target]
+    assert set(DOCS) <= seen
 
 
 def commands(path):
