@@ -56,6 +56,19 @@ def test_an_issue_says_what_is_wrong_with_numbers_before_the_script():
     assert "Unverified" not in issue.body
 
 
+def test_what_no_pattern_explains_is_called_no_diagnosis():
+    unexplained = verdict(
+        "diverged",
+        first=First(role="loss"),
+        error=0.2,
+        bound=0.0,
+        diagnosis="no known pattern; 4 of 4 elements are wrong",
+    )
+    body = render_issue(finding(verdict=unexplained), "s", "bad", None).body
+    assert "No known pattern explains the numbers; 4 of 4 elements are wrong" in body
+    assert "Diagnosis" not in body
+
+
 def test_the_case_in_an_issue_is_a_seed_file():
     body = render_issue(finding(), "s", "bad", None).body
     (text,) = [block.content for block in blocks(body, "fence") if block.info == "toml"]
