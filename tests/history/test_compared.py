@@ -1,5 +1,10 @@
 """Two run folders compared as they are read: the same answer as from lists, for any number of trials."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,3 +58,48 @@ def test_a_symptom_that_nobody_looked_into_is_that_of_its_finding(tmp_path, key,
     one = written(tmp_path / "a", [verdict("diverged", "c1", key=KEY)])
     other = written(tmp_path / "b", [verdict("diverged", "c1", key=key)])
     assert compare_folders(one, other, names).counts == {change: 1}
+
+
+VERDICTS_EACH = int(os.environ.get("D3BOT_TEST_VERDICTS", "20000"))
+"""Verdicts of each of two runs that are compared; 1000000 for the size that the limits are set for."""
+SECONDS, GIB = 60, 2
+"""For a million against a million, of processor time and memory."""
+
+MEASURED = """
+import json, resource, sys, time
+from pathlib import Path
+from d3bot.history.compared import compare_folders
+
+began = time.process_time()
+found = compare_folders(Path(sys.argv[1]), Path(sys.argv[2]))
+seconds = time.process_time() - began
+print(json.dumps([found.counts, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20]))
+"""
+
+
+def of_many(folder, shift):
+    """Write a run of very many verdicts, of which every hundredth, counted from `shift`, is a crash."""
+    written(folder, [])
+    plain = json.loads(verdict("pass").model_dump_json(by_alias=True))
+    with (folder / "verdicts.jsonl").open("w") as file:
+        for i in range(VERDICTS_EACH):
+            kind = "crashed" if i % 100 == shift else "pass"
+            line = {
+                "trial": f"t{i:012x}",
+                "case": f"c{i // 20:012x}",
+                "setting": f"ddp(world={i % 20 + 1})",
+                "kind": kind,
+            }
+            file.write(json.dumps(plain | line | {"key": KEY if kind == "crashed" else ""}) + "\n")
+    return folder
+
+
+def test_a_million_verdicts_are_compared_from_disk_within_a_minute_and_two_gigabytes(tmp_path):
+    one, other = of_many(tmp_path / "a", 3), of_many(tmp_path / "b", 5)
+    done = subprocess.run([sys.executable, "-c", MEASURED, one, other], capture_output=True, text=True, check=True)
+    counts, seconds, gib = json.loads(done.stdout)
+    assert sum(counts.values()) == VERDICTS_EACH
+    assert counts["still-passing"] == VERDICTS_EACH * 98 // 100
+    part = VERDICTS_EACH / 1_000_000
+    assert seconds <= SECONDS * part + 1
+    assert gib <= GIB * part + 0.2
