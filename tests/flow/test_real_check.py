@@ -25,7 +25,7 @@ def faulty(torch_build: Build, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def check(base: str, head: str, out: Path) -> Check:
     settings = ("fsdp2(world=2)", "ddp(world=2)")
-    config = Config(seeds=None, fresh=1, settings=settings, cache=default_cache(), workers=2, seed=7)
+    config = Config(seeds=None, fresh=1, settings=settings, cache=default_cache(), workers=2, seed=7, shrink_seconds=2)
     told = run_check(config, base, head, out, Console(file=StringIO()), "abc", [HALVED_SHARDS.file])
     check_folder(out)
     return told
