@@ -62,6 +62,7 @@ def test_settings_share_a_reference_unless_replicas_keep_statistics(
         ("multi_worker(workers=2, shard=data)", "AutoShardPolicy.DATA"),
         ("multi_worker(workers=2, shard=file)", "tf.data.TextLineDataset(files)"),
         ("multi_worker(workers=2, shard=off)", "np.split(array, WORKERS)[rank]"),
+        ("multi_worker(workers=2, shard=off)", ".batch(BATCH)\n"),  # a worker has fewer rows than a batch
         ("multi_worker(workers=2, shard=function)", "strategy.distribute_datasets_from_function(own_rows)"),
         ("parameter_server(workers=1, servers=2, partitioner=min_size)", "MinSizePartitioner(64, max_shards=2)"),
         ("mirrored(replicas=2, ops=nccl)", "tf.distribute.NcclAllReduce()"),

@@ -66,6 +66,7 @@ HEALTHY: list[tuple[Case, str]] = [
     (case(optimizer=Optimizer(name="adam", lr=0.01)), "restore(replicas=3, into=2)"),
     (case(batch=7, optimizer=Optimizer(lr=0.1, momentum=0.5)), "restore(replicas=1, into=3, by=values)"),
     (case(freeze=(Freeze(layer="hidden", at=1),)), "multi_worker(workers=2, shard=file)"),
+    (case(steps=1), "multi_worker(workers=2, shard=off)"),
     (case(freeze=(Freeze(layer="hidden", at=1),)), "mirrored(replicas=2, ops=collective)"),
     (case(inputs=IMAGE, layers=PICTURE), "parameter_server(workers=1)"),
     (case(inputs=IMAGE, layers=PICTURE, loop="fit", metrics=("mae",)), "mirrored(replicas=2)"),
