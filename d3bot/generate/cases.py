@@ -42,6 +42,8 @@ def fresh_cases(framework: Framework, seed: int, count: int) -> list[Case]:
 def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
     quirk = dealer.deal("quirk", QUIRKS[framework])
     extra = dealer.deal("extra", EXTRAS[framework])
+    if extra == "in-backward" and quirk == "thaw":
+        quirk = "late-freeze"  # what does not train yet has no optimizer to step it
     loss, dtype = dealer.deal("loss", _LOSSES), dealer.deal("dtype", _DTYPES)
     model = draw_model(
         framework,
@@ -70,13 +72,17 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
         loop=loop,
         batch=draw_batch(dealer, even, batch_norm, accumulate),
         steps=steps,
-        optimizer=_scaled(draw_optimizer(dealer, framework), extra),
+        optimizer=_suited(draw_optimizer(dealer, framework), extra),
         clip=_clip(dealer, framework, extra),
         freeze=_freeze(dealer, layers, "frozen" if extra == "cast" and not quirk else quirk, steps),
         reduction="sum" if extra == "sum" else "mean",
         ignored=dealer.chance("ignored").choice((1, 2)) if extra == "ignored" else 0,
         weights="class" if extra == "class-weights" else "none",
         accumulate=accumulate,
+        ema=dealer.chance("ema").choice((0.5, 0.75)) if extra == "ema" else 0.0,
+        swa=extra == "swa",
+        average_buffers=extra in ("ema", "swa") and batch_norm and dealer.chance("buffers").random() < 0.5,
+        in_backward=extra == "in-backward",
         groups=draw_groups(dealer, trainable, steps, extra == "late-group") if grouped else (),
         skips=_skips(dealer, model.spare, extra, steps),
         casts=_casts(dealer, layers, extra),
@@ -91,7 +97,9 @@ def _fresh_case(framework: Framework, dealer: Dealer) -> Case:
 
 def _clip(dealer: Dealer, framework: Framework, extra: Extra) -> Clip | None:
     clip = draw_clip(dealer, framework)
-    return None if clip and clip.kind == "norm" and extra in LOW else clip
+    if extra == "in-backward" or (clip and clip.kind == "norm" and extra in LOW):
+        return None
+    return clip
 
 
 def _casts(dealer: Dealer, layers: Sequence[Layer], extra: Extra) -> tuple[Cast, ...]:
@@ -129,8 +137,10 @@ def _dropped(dealer: Dealer, layers: Sequence[Layer]) -> tuple[Layer, ...]:
     )
 
 
-def _scaled(optimizer: Optimizer, extra: Extra) -> Optimizer:
-    """Return the optimizer with a rate that suits gradients of a sum over the rows."""
+def _suited(optimizer: Optimizer, extra: Extra) -> Optimizer:
+    """Return the optimizer with a rate that suits gradients of a sum over the rows, and one for a step in backward."""
+    if extra == "in-backward":
+        return optimizer.model_copy(update={"decay_rate": 1.0})
     return optimizer.model_copy(update={"lr": optimizer.lr / 8}) if extra == "sum" else optimizer
 
 

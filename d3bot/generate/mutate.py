@@ -149,6 +149,16 @@ def _recompute(case: Case, chance: random.Random) -> Change | None:
     return {"recompute": [chance.choice(names)]} if names else None
 
 
+def _average(case: Case, chance: random.Random) -> Change | None:
+    if case.framework == "torch" and chance.random() < 0.5:
+        return {"swa": True, "ema": 0.0, "steps": max(case.steps, 2)}
+    return {"swa": False, "ema": chance.choice((0.5, 0.75)), "steps": max(case.steps, 2)}
+
+
+def _in_backward(case: Case, chance: random.Random) -> Change | None:
+    return {"in_backward": True} if case.framework == "torch" else None
+
+
 def _cut(case: Case, chance: random.Random) -> Change | None:
     """One layer is taken out, its readers reading its first input."""
     layers = [layer.model_dump(mode="json") for layer in case.layers]
@@ -209,6 +219,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _steps,
     _dtype,
     _recompute,
+    _average,
+    _in_backward,
     _cut,
     _splice,
     _drop,

@@ -41,16 +41,20 @@ Extra = Literal[
     "recompute-bfloat16",
     "reentrant",
     "dropout",
+    "ema",
+    "swa",
+    "in-backward",
 ]
 EXTRAS: dict[Framework, tuple[Extra, ...]] = {
-    "torch": ("",) * 8
+    "torch": ("",) * 5
     + ("accumulate", "accumulate", "groups", "late-group", "unused", "conditional", "sum", "class-weights", "ignored")
-    + ("cast", "bfloat16", "float16", "recompute", "recompute-bfloat16", "reentrant", "dropout"),
+    + ("cast", "bfloat16", "float16", "recompute", "recompute-bfloat16", "reentrant", "dropout", "ema", "swa")
+    + ("in-backward",),
     "tensorflow": ("",),
 }
 """What is unusual about the training: one thing a case, crossed by the decks' own orders with every quirk, optimizer,
 clipping and type."""
-LATE = ("late-freeze", "thaw", "late-group", "conditional")
+LATE = ("late-freeze", "thaw", "late-group", "conditional", "ema", "swa")
 """Quirks and extras that need a second step."""
 LOW = ("cast", "bfloat16", "float16", "recompute-bfloat16")
 """Extras in which the last bit of a norm decides too much for it to be clipped by."""

@@ -141,7 +141,10 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "l2": ("tensorflow",),
     "accumulate": ("torch", "tensorflow"),
     "groups": ("torch",),
-    "ema": ("tensorflow",),
+    "ema": ("torch", "tensorflow"),
+    "swa": ("torch",),
+    "average_buffers": ("torch",),
+    "in_backward": ("torch",),
     "mixed": ("torch", "tensorflow"),
     "casts": ("torch",),
     "recompute": ("torch",),
@@ -193,6 +196,12 @@ class Case(Noun):
     groups: tuple[Group, ...] = ()
     ema: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
     """Decay of an exponential moving average of the parameters, updated after every step; 0 keeps none."""
+    swa: bool = False
+    """An average of the parameters in which every step counts the same, updated after each of them."""
+    average_buffers: bool = False
+    """Whether the average is one of batch norm's statistics too."""
+    in_backward: bool = False
+    """Each parameter takes its step as soon as its gradient is there, by an optimizer of its own."""
     mixed: Literal["none", "bfloat16", "float16"] = "none"
     """Lower precision of the computation over parameters of `dtype`; float16 comes with loss scaling."""
     casts: tuple[Cast, ...] = ()
@@ -264,6 +273,12 @@ class Case(Noun):
             raise ValueError(f"ignored: a batch of {self.batch} rows with {self.ignored} ignored has nothing to learn")
         if self.mixed != "none" and self.dtype != "float32":
             raise ValueError(f"mixed = {self.mixed} lowers float32 and leaves {self.dtype} as it is; use float32")
+        if self.ema and self.swa:
+            raise ValueError("ema and swa are two averages of the same parameters; keep one of them")
+        if self.average_buffers and not self.averages:
+            raise ValueError("average_buffers says what is averaged and needs ema or swa")
+        if self.in_backward:
+            self._steps_in_backward()
         if self.reentrant and not self.recompute:
             raise ValueError("reentrant says how layers are recomputed and needs some in recompute")
         if self.batch % self.accumulate:
@@ -293,6 +308,21 @@ class Case(Noun):
                 raise ValueError(f"{field}: step {at} never comes in {self.steps} steps")
         return self
 
+    def _steps_in_backward(self) -> None:
+        """Raise ValueError if something needs the gradients of all parameters, or comes between them and the step."""
+        later = {
+            "clip": self.clip is not None,
+            "accumulate": self.accumulate > 1,
+            "groups": bool(self.groups),
+            "optimizer.decay_rate": self.optimizer.decay_rate < 1,
+            "mixed = float16": self.mixed == "float16",
+            "reentrant": self.reentrant,
+            "freeze.until": any(item.until is not None for item in self.freeze),
+        }
+        for field, used in later.items():
+            if used:
+                raise ValueError(f"in_backward leaves {field} no place: each parameter steps within the backward pass")
+
     def _special(self) -> list[str]:
         """Return the fields that this case uses and that not every framework has."""
         nested = {
@@ -305,6 +335,11 @@ class Case(Noun):
         }
         plain = {name: getattr(self, name) != info.default for name, info in type(self).model_fields.items()}
         return [name for name, used in (nested | plain).items() if used and name in _WHERE]
+
+    @property
+    def averages(self) -> bool:
+        """Whether an average of the parameters is kept."""
+        return self.ema > 0 or self.swa
 
     @property
     def id(self) -> str:

@@ -27,6 +27,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
     special = dict(family.context(case, setting))
     model = model_text(case, special.pop("cuts", ()))
     sharded = "part_comment" in special and "micro" not in special["part_comment"]
+    averages = case.averages and "buffer" in view.roles
     context = common_context(family, case, setting, ENV, docstring, view) | {
         "model": model,
         "touches": _touches(case, model),
@@ -60,6 +61,15 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "hidden_grads": "",
         "lowered": (),
         "rows": "(tensor.tensor_split(WORLD)[rank] for tensor in data(step))",
+        "averages": averages,
+        "averaging": _averaging(case),
+        "copied_first": False,
+        "in_backward": case.in_backward,
+        "fused": "",
+        "if_trained": " if p.requires_grad" if any(item.at == 0 for item in case.freeze) else "",
+        "local": False,
+        "each": "",
+        "made": "",
         "everyone": "WORLD + 1" if special.get("outsider") else "WORLD",
         "outsider": False,
         "contexts": [],
@@ -75,11 +85,13 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "trains": case.steps > 1
         or case.mixed == "float16"
         or view.updates
+        or averages
         or bool(view.roles & {"param", "predict", "metric"}),
         **special,
     }
     context["measures"] = {name: text for name, text in context["measures"].items() if view.metric in ("", name)}
-    context["see"] = view.roles - special.get("unseen", frozenset())
+    hidden = frozenset({"grad"}) if case.in_backward else frozenset()
+    context["see"] = view.roles - special.get("unseen", frozenset()) - hidden
     context["mean_of_scaled"] = _divisor(context)
     half = tidy(_JINJA.get_template("half.py.j2").render(context)).strip("\n")
     text = tidy(_JINJA.get_template(f"{setting.family}.py.j2").render(context, half=half))
@@ -133,6 +145,12 @@ def _loss(case: Case, model: ModelText) -> str:
         rest = "model[1]" if len(model.parts) == 2 else "model[1:]"
         output = output.replace("model(", f"{rest}(model[0](") + ")"
     return loss_of(case, output)
+
+
+def _averaging(case: Case) -> str:
+    """Return how an `AveragedModel` averages, as further arguments; equally, and without buffers, unless it is told."""
+    options = f", multi_avg_fn=get_ema_multi_avg_fn({case.ema})" if case.ema else ""
+    return options + ", use_buffers=True" * case.average_buffers
 
 
 def _schedule(optimizer: Optimizer) -> str:

@@ -63,7 +63,7 @@ def test_parameters_are_read_by_the_method_that_is_asked_for() -> None:
     [
         (case(batch=1), "leaves a rank of 2 without a row"),
         (case(layers=chain("linear", "linear").layers, tie=(Tie(layer="b", to="a"),)), "nothing promises that a tie"),
-        (case(layers=NORMED.layers, clip=Clip(limit=1.0)), "clipping takes sharded and plain parameters"),
+        (case(layers=NORMED.layers, clip=Clip(limit=1.0)), "clipping and averaging take sharded and plain parameters"),
         (case(clip=Clip(limit=1.0)), ""),
     ],
 )

@@ -84,6 +84,49 @@ def with_(**changes: object) -> Case:
             "optimizer = ZeroRedundancyOptimizer(groups, torch.optim.SGD",
         ),
         (
+            with_(ema=0.75),
+            "ddp(world=2)",
+            "averages = {name: 0.75 * averages.get(name, value) + 0.25 * value for name, value in now.items()}",
+            "average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.75))",
+        ),
+        (
+            with_(swa=True),
+            "zero1(world=2)",
+            "averages = {name: averages.get(name, 0) + value / STEPS for name, value in now.items()}",
+            "average = AveragedModel(model)",
+        ),
+        (
+            case(layers=chain("linear", "batch_norm", "linear").layers, swa=True, average_buffers=True),
+            "ddp(world=2)",
+            'now |= {f"{name} {rank}": b for name, b in buffers[rank].items() if b.is_floating_point()}',
+            "average = AveragedModel(model, use_buffers=True)",
+        ),
+        (
+            with_(swa=True),
+            "fsdp2(world=2)",
+            "averages.get(name, 0) + value / STEPS",
+            "for model in (average.module, model):  # FSDP supports no copies of what it has wrapped",
+        ),
+        (
+            with_(in_backward=True),
+            "fsdp2(world=2)",
+            "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+            "optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}",
+        ),
+        (
+            with_(in_backward=True, freeze=(Freeze(layer="a"),)),
+            "tp(world=2)",
+            "optimizer.step()",
+            "optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters() if p.requires_grad}",
+        ),
+        (
+            with_(in_backward=True, optimizer=Optimizer(momentum=0.5)),
+            "fsdp1(world=2)",
+            "optimizer.step()",
+            "_apply_optimizer_in_backward(torch.optim.SGD, model.parameters(), dict(lr=0.1, momentum=0.5), "
+            "register_hook=False)",
+        ),
+        (
             with_(skips=(Skip(layer="c", at=1),)),
             "fsdp1(world=2)",
             "model.skipped = {1: ['c']}.get(step, [])",

@@ -10,6 +10,7 @@ from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     GROUP,
     MICRO_BATCHES,
+    NO_STEP_IN_BACKWARD,
     WORLD,
     data_parallel,
     data_parallel_obstacle,
@@ -197,6 +198,7 @@ FAMILY = Family(
         excluded={
             "mixed": "a sum of shares is rounded to the lower type more often than the whole",
             "cast": "a sum of shares is rounded to the lower type more often than the whole",
+            **NO_STEP_IN_BACKWARD,
         },
     ),
     world=world_of,

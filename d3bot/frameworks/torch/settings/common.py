@@ -10,14 +10,15 @@ WORLD = Option("world", "number of ranks", low=1, high=8)
 NO_SYNC = Option("no_sync", "gradients of micro-batches before the last stay local", False, (False, True))
 
 EXACT = (
-    "2 ranks: to the last bit, except after clipping by norm, with micro-batches and under aot_eager. Other world "
-    "sizes: the noise bound."
+    "2 ranks: to the last bit, except after clipping by norm, of averages, with micro-batches and under aot_eager. "
+    "Other world sizes: the noise bound."
 )
 RECIPE = (
     " Micro-batches are one batch, and nothing is recomputed or compiled. Dropout draws from the generator that both "
     "halves seed by step and rank before each forward pass. Under autocast each shard is computed under "
     "the same autocast and the mean is taken last; loss scaling is written out, and a step whose gradients are not "
-    "finite is left out."
+    "finite is left out. An average of the parameters is written out by its definition. What steps within backward is "
+    "one ordinary step after it."
 )
 """How the reference of data parallelism does what a case asks for beside distribution, for `Contract.reference`."""
 RECIPE_SOURCE = (
@@ -25,7 +26,11 @@ RECIPE_SOURCE = (
     'dropout for example) have deterministic output as compared to non-checkpointed passes" (torch.utils.checkpoint, '
     '2.13); "In these regions, ops run in an op-specific dtype chosen by autocast" (torch.autocast, 2.13); "If no '
     "inf/NaN gradients are found, invokes optimizer.step() using the unscaled gradients. Otherwise, optimizer.step() "
-    'is skipped" (GradScaler.step, 2.13)'
+    'is skipped" (GradScaler.step, 2.13); "the parameters of model are copied to the parameters of AveragedModel [at '
+    'first]. For every subsequent call of update_parameters the function avg_fn is used"; "use_buffers: if True, it '
+    'will compute running averages for both the parameters and the buffers" (AveragedModel, 2.13); "The hook will be '
+    'called after all gradients for a tensor have been accumulated" '
+    "(Tensor.register_post_accumulate_grad_hook, 2.13)"
 )
 MICRO_BATCHES = (
     "Micro-batches: rows that do not divide into them, batch norm, dropout, a mean over weighted or unignored targets.",
@@ -33,10 +38,16 @@ MICRO_BATCHES = (
 )
 PRECISION = (
     "Lower precision: of micro-batches; after the first step on more than 2 ranks or after clipping by norm.",
-    "Layers of another type: under clipping by norm; in bfloat16, on more than 2 ranks (frozen, on 4 and 8 too).",
+    "Layers of another type: under clipping by norm and in averages; in bfloat16, on more than 2 ranks (frozen, on 4 "
+    "and 8 too).",
     "Recomputing batch norm; reentrant checkpoints of attention and of layers whose input has no gradient.",
 )
 """What breaks data parallelism whatever wraps the model, for `Contract.breaks`."""
+
+NO_AVERAGE = {"average": "AveragedModel copies the module, and nothing says how this one is copied"}
+"""What families exclude whose modules are no plain copies of the model."""
+NO_STEP_IN_BACKWARD = {"in-backward": "the gradient that is there within the backward pass is not yet that of the step"}
+"""What families exclude that change gradients after the backward pass."""
 
 GROUP = Option("group", "the ranks that train: all, or a group without global rank 0 (tail)", "all", ("all", "tail"))
 
@@ -108,6 +119,8 @@ def precision_obstacle(case: Case, world: int) -> str | None:
     of the parameters' own type may become another number of the lower one.
     """
     by_norm = case.clip is not None and case.clip.kind == "norm"
+    if case.casts and case.averages:
+        return "where an average in a lower type is rounded depends on how its formula is written"
     if case.casts and by_norm:
         return "a norm over parameters of several types is rounded to each of them"
     low = [cast.layer for cast in case.casts if cast.dtype == "bfloat16"]
@@ -190,9 +203,10 @@ def exact_data_parallel(case: Case, setting: Setting, name: ArrayName) -> bool:
     At 2 ranks the sum of two halves has one order only, and halving is exact: measured bit-equal in 2,376 of 2,376
     comparisons.  A clipping norm sums its squares in another order than the written-out one, and what follows it
     inherits that.  At other world sizes only the first forward pass is the same computation; with micro-batches not
-    even that.  What a compiler makes of a formula may round elsewhere.
+    even that.  An average may be written in more ways than one, and what a compiler makes of a formula may round
+    elsewhere.
     """
-    if case.accumulate > 1 or case.compiler == "aot_eager":
+    if case.accumulate > 1 or case.compiler == "aot_eager" or name.tensor.startswith("average."):
         return False
     if name.step == 0 and name.role == "loss":
         return True

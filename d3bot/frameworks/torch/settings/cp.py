@@ -6,6 +6,7 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import ACTIVATIONS, infer_shapes
 from d3bot.frameworks.torch.settings.common import (
+    NO_STEP_IN_BACKWARD,
     WORLD,
     micro_batch_obstacle,
     recompute_obstacle,
@@ -73,6 +74,7 @@ FAMILY = Family(
             "mixed": _LOWER,
             "cast": _LOWER,
             "dropout": "what a rank draws for its part of a sequence is not a part of what is drawn for the whole",
+            **NO_STEP_IN_BACKWARD,
         },
     ),
     world=world_of,

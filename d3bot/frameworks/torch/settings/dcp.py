@@ -110,6 +110,8 @@ FAMILY = Family(
             "mixed": "lower precision is the wrapped families' own matter",
             "cast": "lower precision is the wrapped families' own matter",
             "accumulate": "micro-batches are the wrapped families' own matter",
+            "average": "what is averaged over both jobs is kept beside the checkpoint",
+            "in-backward": "a checkpoint keeps the state of one optimizer",
             **ddp.WAITS,
         },
     ),

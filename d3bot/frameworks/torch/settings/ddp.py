@@ -5,6 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import KINDS
+from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
 from d3bot.frameworks.torch.settings.common import (
     EXACT,
     GROUP,
@@ -37,6 +38,7 @@ _HOOKS = {
     ),
     "bf16": (" import default_hooks", "default_hooks.bf16_compress_hook"),
     "powersgd": (".powerSGD_hook import PowerSGDState, powerSGD_hook", "powerSGD_hook"),
+    "post_local_sgd": (".post_localSGD_hook import PostLocalSGDState, post_localSGD_hook", "post_localSGD_hook"),
 }
 """Communication hook -> what is imported for it, and the hook."""
 _LOSSY = ("fp16", "fp16_wrapper", "powersgd")
@@ -56,6 +58,13 @@ WAITS = dict.fromkeys(
 """Features that families exclude which wrap in DDP and cannot tell it of parameters left out."""
 
 
+ON_ACCELERATORS = {
+    "in-backward": 'DDP steps on a stream of the accelerator, and says "Cannot access accelerator device when none is '
+    'available"'
+}
+"""Features that families exclude which wrap in DDP, which does these on an accelerator alone."""
+
+
 def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why DDP's promise does not hold for this trial, or None."""
     if not any_trainable(case):
@@ -65,6 +74,7 @@ def obstacle(case: Case, setting: Setting) -> str | None:
         or data_parallel_obstacle(case, setting)
         or join_obstacle(case, setting)
         or _hook_obstacle(case, setting)
+        or _local_obstacle(case, setting)
     )
 
 
@@ -89,6 +99,8 @@ def join_obstacle(case: Case, setting: Setting) -> str | None:
         return "with one rank or one step no rank has fewer batches than another"
     if keeps_local_buffers(case):
         return "whose batch-norm statistics are broadcast while some ranks have joined is not documented"
+    if case.averages:
+        return "a rank that has joined leaves the loop, and with it its average"
     if setting.get("join") == "effective" and setting.get("comm_hook", "none") != "none":
         return "a communication hook divides the gradients itself, whatever join is asked for"
     return None
@@ -111,6 +123,28 @@ def _hook_obstacle(case: Case, setting: Setting) -> str | None:
     return "the order of a half-precision sum over more than 2 ranks is free" if world_of(setting) > 2 else None
 
 
+def _local_obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why post-local SGD cannot be emulated for this trial, or None."""
+    if setting.get("comm_hook") != "post_local_sgd":
+        return None
+    if case.steps < 2 or world_of(setting) < 2:
+        return "post-local SGD leaves the first step to all ranks, and local steps need several ranks and a second step"
+    if setting.get("group") == "tail" or setting.get("join", "none") != "none":
+        return "the subgroups of post-local SGD are made of all ranks, and all of them average"
+    beside = {
+        "batch norm": keeps_local_buffers(case),
+        "averages": case.averages,
+        "clipping": case.clip is not None,
+        "micro-batches": case.accumulate > 1,
+        "lower precision": case.mixed != "none" or bool(case.casts),
+        "parameter groups": bool(case.groups),
+        "schedules": case.optimizer.decay_rate < 1,
+        "skipped layers": bool(case.skips),
+    }
+    used = next((what for what, holds in beside.items() if holds), None)
+    return f"post-local SGD is documented for plain steps, not for {used} of each rank's own" if used else None
+
+
 def any_trainable(case: Case) -> bool:
     """Whether any layer with parameters is left that is not frozen from the start."""
     frozen = {freeze.layer for freeze in case.freeze if freeze.at == 0}
@@ -131,20 +165,22 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "no_sync": "ddp.no_sync()" if leaves_local(case, setting) else "",
         "contexts": ["nullcontext"] * leaves_local(case, setting),
         "bad_batch": setting.get("bad_batch") is True,
-        **_hook(setting),
+        **_hook(case, setting),
         **join_context(case, setting),
         **group_context(setting),
         **data_parallel(case, "rank0" if broadcast else "own"),
     }
 
 
-def _hook(setting: Setting) -> Mapping[str, Any]:
+def _hook(case: Case, setting: Setting) -> Mapping[str, Any]:
     """Return how the hook is registered, and what the reference makes of the gradients."""
     name = str(setting.get("comm_hook", "none"))
     source, hook = _HOOKS[name]
     state = "group" if setting.get("group") == "tail" else "None"
     if name == "powersgd":
         state = f"PowerSGDState({state}, start_powerSGD_iter=STEPS - 1)"
+    elif name == "post_local_sgd":
+        state = "PostLocalSGDState(None, subgroup, start_localSGD_iter=1)"
     context = {"hook_from": source, "hook": f"{state}, {hook}" if hook else ""}
     if name == "powersgd":  # the last step compresses; what comes of the matrices is an approximation
         return context | {
@@ -152,7 +188,21 @@ def _hook(setting: Setting) -> Mapping[str, Any]:
             "param_if": " if p.ndim == 1",
             "predict": False,
         }
+    if name == "post_local_sgd":
+        return context | _local_steps(case, setting)
     return context | {"wire": "float16" if name in _LOSSY else ""}
+
+
+def _local_steps(case: Case, setting: Setting) -> Mapping[str, Any]:
+    """Return what is needed where each rank takes steps of its own: ranks of a subgroup share their gradients."""
+    made = f"{optimizer_class(case.optimizer)}(model.parameters(){optimizer_options(case.optimizer)})"
+    world = world_of(setting)
+    return {
+        "local": True,
+        "each": " {rank}",
+        "constants": [f"SUBGROUP = {2 if world > 2 and world % 2 == 0 else 1}  # ranks that go on sharing gradients"],
+        "made": f"PostLocalSGDOptimizer({made}, PeriodicModelAverager(period=2, warmup_steps=1))",
+    }
 
 
 def join_context(case: Case, setting: Setting) -> Mapping[str, Any]:
@@ -210,11 +260,16 @@ FAMILY = Family(
         "floating-point format (torch.float16) and then divides it by the process group size. It allreduces those "
         'float16 gradient tensors ... casts it back to the input data type" (fp16_compress_hook, 2.13); "Rest of the '
         'tensors will be directly allreduced without compression, including all the vector tensors (for biases)" '
-        "(powerSGD_hook, 2.13)" + RECIPE_SOURCE,
+        "(powerSGD_hook, 2.13); "
+        '"In the first 100 steps, DDP runs global gradient averaging at every step. After 100 steps, DDP runs gradient '
+        "averaging within each subgroup (intra-node by default), and post-localSGD optimizer runs global "
+        'model averaging every 4 steps after applying the local optimizer" (PostLocalSGDOptimizer, 2.13)'
+        + RECIPE_SOURCE,
         reference="The ranks' shards one after the other in one process, each loss divided by the world size; with "
         "batch norm each forward starts from rank 0's buffers, or from the rank's own. A rank that has joined adds "
         "nothing. With fp16 each rank's gradient is cast, divided and summed as the hook says. PowerSGD compresses in "
-        "the last step, after which vectors alone are observed." + RECIPE,
+        "the last step, after which vectors alone are observed. Under post-local SGD replicas take their own steps "
+        "from the second on, with gradients averaged in a subgroup, and are averaged after every second step." + RECIPE,
         exact=EXACT,
         breaks=(
             "A batch with fewer rows than ranks.",
@@ -223,13 +278,15 @@ FAMILY = Family(
             "Reentrant checkpoints without static_graph.",
             *MICRO_BATCHES,
             *PRECISION,
-            "join: one rank or one step; batch norm; the effective world size under a communication hook.",
+            "join: one rank or one step; batch norm; averages; the effective world size under a communication hook.",
             "Compressed gradients: after clipping by norm; of micro-batches or lower precision; half precision on "
             "more than 2 ranks; PowerSGD in fewer than 3 steps; bfloat16 without NCCL.",
+            "Post-local SGD: in one step or on one rank, in a group or with join, and of anything but plain steps.",
         ),
         excluded={
             "late-freeze": "parameters must not change after DDP has wrapped them",
             "thaw": "parameters must not change after DDP has wrapped them",
+            **ON_ACCELERATORS,
         },
     ),
     world=world_of,

@@ -5,7 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.settings import ddp, fsdp2_tp, tp
-from d3bot.frameworks.torch.settings.common import world_of
+from d3bot.frameworks.torch.settings.common import NO_AVERAGE, world_of
 from d3bot.spec import Case, Setting
 
 
@@ -49,6 +49,7 @@ FAMILY = Family(
             **ddp.WAITS,
             "clip-norm": "DDP's parameters are plain local shards, of whose norm no rank knows the others' part",
             "late-group": "after the first forward pass the module no longer lists its parameters",
+            **NO_AVERAGE,
             "reentrant": "DDP supports reentrant backwards under static_graph",
             "compiled": "the parameters are exchanged for others around each forward pass",
             "batch-norm": "whose statistics are broadcast in a mesh of two dimensions is not documented",

@@ -5,6 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.model import model_text
+from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
 from d3bot.frameworks.torch.settings.common import (
     EXACT,
     GROUP,
@@ -74,9 +75,18 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
         "no_sync": "model.no_sync()" if leaves_local(case, setting) else "",
         "contexts": ["nullcontext"] * leaves_local(case, setting),
         "scaler": f'ShardedGradScaler(device="cpu"{group})' if case.mixed == "float16" else "",
+        "fused": _in_backward(case) if case.in_backward else "",
         **group_context(setting),
         **data_parallel(case, "own"),
     }
+
+
+def _in_backward(case: Case) -> str:
+    options = optimizer_options(case.optimizer).removeprefix(", ")
+    return (
+        f"_apply_optimizer_in_backward({optimizer_class(case.optimizer)}, model.parameters(), dict({options}), "
+        "register_hook=False)"
+    )
 
 
 FAMILY = Family(
@@ -122,6 +132,9 @@ FAMILY = Family(
             "Hybrid sharding on less than 4 or an odd number of ranks.",
             "CPU offload without a GPU.",
         ),
+        excluded={
+            "average": "AveragedModel copies the module, and an FSDP1 one says \"cannot pickle 'module' object\""
+        },
     ),
     world=world_of,
     processes=processes_of,

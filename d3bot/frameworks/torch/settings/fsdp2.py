@@ -108,6 +108,7 @@ def context(case: Case, setting: Setting) -> Mapping[str, Any]:
     low = precision.context(case, setting)
     return {
         "offload": setting.get("offload") is True,
+        "copied_first": True,
         **low,
         "tensor_names": ["DTensor"] * by_norm + ["Shard"] * (setting.get("shard_dim") == 1),
         "arguments": arguments,

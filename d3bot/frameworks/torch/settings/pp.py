@@ -9,7 +9,13 @@ from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.layers import KINDS
 from d3bot.frameworks.torch.loss import loss_of
 from d3bot.frameworks.torch.model import pipeline_cuts
-from d3bot.frameworks.torch.settings.common import ignored_obstacle, recompute_obstacle, world_of
+from d3bot.frameworks.torch.settings.common import (
+    NO_AVERAGE,
+    NO_STEP_IN_BACKWARD,
+    ignored_obstacle,
+    recompute_obstacle,
+    world_of,
+)
 from d3bot.spec import ArrayName, Case, Setting
 
 
@@ -175,6 +181,8 @@ FAMILY = Family(
             "accumulate": "a schedule splits the batch itself, and scales all of .grad at the end of its step",
             "mixed": '"autocast should wrap only the forward pass(es) of your network": a schedule runs both passes',
             "reentrant": "a stage goes backward by autograd.grad, with which reentrant checkpointing is incompatible",
+            **NO_AVERAGE,
+            **NO_STEP_IN_BACKWARD,
             "compiled": "nothing says how a compiled module becomes a stage",
             "dropout": "each stage draws masks for micro-batches in the schedule's own order",
         },

@@ -8,7 +8,14 @@ from d3bot.frameworks.base import EPSILON, Contract, Family, Option
 from d3bot.frameworks.layers import KINDS, filled_options, vocab
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
-from d3bot.frameworks.torch.settings.common import WORLD, data_parallel, data_parallel_obstacle, shards, world_of
+from d3bot.frameworks.torch.settings.common import (
+    NO_AVERAGE,
+    WORLD,
+    data_parallel,
+    data_parallel_obstacle,
+    shards,
+    world_of,
+)
 from d3bot.frameworks.torch.settings.ddp import WAITS
 from d3bot.spec import Case, Layer, Setting
 
@@ -190,6 +197,8 @@ FAMILY = Family(
             ),
             "batch-norm": "whose statistics a forward pass starts from is not documented",
             "tied": "a table is a parameter of its collection alone",
+            **NO_AVERAGE,
+            "in-backward": "tables and the rest have an optimizer each",
             "groups": "tables and the rest have an optimizer each",
             **dict.fromkeys(
                 ("mixed", "cast", "recompute", "compiled"),

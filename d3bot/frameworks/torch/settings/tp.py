@@ -79,8 +79,11 @@ def obstacle(case: Case, setting: Setting) -> str | None:
         return _ROUNDS
     if problem := precision_obstacle(case, 1):
         return problem
-    if case.clip and _mixed(case, {*plan, *sequence_norms(case, setting)}):
-        return "clipping takes sharded and plain parameters in one call, and torch converts neither to the other"
+    if (case.clip or case.averages) and _mixed(case, {*plan, *sequence_norms(case, setting)}):
+        return (
+            "clipping and averaging take sharded and plain parameters in one call, and torch converts neither to the "
+            "other"
+        )
     return None
 
 
@@ -128,7 +131,7 @@ FAMILY = Family(
         exact="The noise bound: a sharded contraction adds in another order.",
         breaks=(
             "Tied weights: each module's weight becomes a parameter of its own.",
-            "Clipping over sharded and plain parameters together: plain tensors are not converted.",
+            "Clipping or averaging sharded and plain parameters together: plain tensors are not converted.",
             "A model without linear or embedding layers.",
             "Layers in bfloat16.",
         ),
