@@ -189,7 +189,7 @@ def _hook(case: Case, setting: Setting) -> Mapping[str, Any]:
             "predict": False,
         }
     if name == "post_local_sgd":
-        return context | _local_steps(case, setting)
+        return {**context, **_local_steps(case, setting)}
     return context | {"wire": "float16" if name in _LOSSY else ""}
 
 
