@@ -53,7 +53,7 @@ def test_every_standing_setting_gets_eight_cases_or_most_that_allow_it() -> None
 
 def test_settings_that_most_cases_allow_are_balanced() -> None:
     counts = Counter(trial.setting for trial in runnable(plan([], [], FRESH, STANDING, PER_CASE["torch"])))
-    common = [s for s in STANDING if sum(not refuses(case, s) for case in FRESH) >= 16]
+    common = [s for s in STANDING if sum(not refuses(case, s) for case in FRESH) >= 14]
     assert len(common) >= 8
     assert max(counts[s] for s in common) - min(counts[s] for s in common) <= 2, counts
 
