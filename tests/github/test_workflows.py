@@ -265,6 +265,19 @@ def test_an_input_is_an_option_of_the_commands_that_use_it(name):
         assert set(words) & options(command), command
 
 
+def test_what_the_readme_says_of_inputs_is_so():
+    text = (ROOT / "README.md").read_text()
+    rows = text.split("| input | on the command line |")[1].split("\n\n")[0].splitlines()[2:]
+    for row in rows:
+        inputs, words = (re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|")[:2])
+        assert set(inputs) <= set(read(ACTION)["inputs"]), row
+        assert set(words) <= options("run"), row
+        if words:
+            assert [{"--build": "builds"}.get(word, word.removeprefix("--")) for word in words] == inputs
+    step = yaml.safe_load(text.split("```yaml")[1].split("```")[0])[0]
+    assert set(step["with"]) <= set(read(ACTION)["inputs"])
+
+
 def test_outputs_of_the_calls_in_the_docs_are_outputs_of_the_actions():
     calls = (ROOT / "docs/github.md").read_text().split("| step | call |")[1].split("\n\n")[0]
     have = {path: set(read(path)["outputs"]) for path in ACTIONS}
