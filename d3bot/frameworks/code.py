@@ -44,6 +44,11 @@ def data_flow(layers: Sequence[Layer], reads: Mapping[str, int], call: Call, lef
     raise ValueError("a model has at least one layer")
 
 
+def mixed(shares: str, experts: Sequence[str]) -> str:
+    """Return the sum of experts, each times its share in the last axis of `shares`."""
+    return " + ".join(f"{shares}[..., {i}:{i + 1}] * {expert}" for i, expert in enumerate(experts))
+
+
 _LOOP = re.compile(r"^( *)for step in range\(STEPS\):$")
 _NO_FIELD = re.compile(r'\bf("[^"{}\n]*")')
 

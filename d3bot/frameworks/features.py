@@ -64,6 +64,7 @@ def _features(held: _Same) -> frozenset[str]:
         "grouped-conv": any(
             layer.op in CONVOLUTIONS and filled_options(case, layer.name)["groups"] != 1 for layer in case.layers
         ),
+        "cross-attention": any(layer.op == "attention" and len(layer.inputs) > 1 for layer in case.layers),
         "weighted-bag": any(layer.op == "embedding_bag" and len(layer.inputs) > 1 for layer in case.layers),
         "metrics": bool(case.metrics),
         "evaluate": case.evaluate,

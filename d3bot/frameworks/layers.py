@@ -107,7 +107,23 @@ def _attention(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework
     length, features = _sequence(shapes)
     if features % whole(options, "heads"):
         raise SpecError(f"{features} features do not divide into {options['heads']} heads")
+    if _sequence(shapes[-1:])[-1] != features:
+        raise SpecError(f"attends to a sequence of its own {features} features, not of {shapes[-1][-1]}")
     return (length, features)
+
+
+def _mixture(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    shares, *experts = shapes
+    out = _equal(experts, options, framework)
+    if len(out) > 2 or shares != (*out[:-1], len(experts)):
+        raise SpecError(f"takes {len(experts)} shares, one an expert, for experts of {out}, not {shares}")
+    return out
+
+
+def _interaction(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
+    if len(_equal(shapes, options, framework)) != 1:
+        raise SpecError(f"needs vectors, not {shapes[0]}")
+    return (len(shapes) * (len(shapes) - 1) // 2,)
 
 
 _Slide = Callable[[int, Mapping[str, Scalar], Framework], int]
@@ -246,9 +262,10 @@ KINDS: dict[str, LayerKind] = {
         LayerKind("gru", "GRU, every time step's output", _recurrent, (_UNITS,), trainable=True),
         LayerKind(
             "attention",
-            "multi-head self-attention",
+            "multi-head attention of a sequence to itself, or to a second input",
             _attention,
             (Option("heads", "number of heads", default=2, high=16),),
+            arity=(1, 2),
             trainable=True,
         ),
         LayerKind("batch_norm", "batch normalisation over features or channels", _same, trainable=True),
@@ -293,6 +310,11 @@ KINDS: dict[str, LayerKind] = {
         LayerKind("tanh", "hyperbolic tangent", _same),
         LayerKind("sigmoid", "logistic function", _same),
         LayerKind("gelu", "Gaussian error linear unit, exact form", _same),
+        LayerKind("softmax", "shares that add up to one, over the last axis", _layer_norm),
+        LayerKind("mixture", "sum of its other inputs, each times its share in the first", _mixture, arity=(3, 5)),
+        LayerKind(
+            "interaction", "product of every two of its inputs, summed over features", _interaction, arity=(3, 5)
+        ),
         LayerKind("add", "sum of its inputs", _equal, arity=(2, 4)),
         LayerKind("mul", "product of its inputs", _equal, arity=(2, 2)),
         LayerKind("concat", "its inputs side by side on the last axis", _concat, arity=(2, 4)),

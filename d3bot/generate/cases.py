@@ -161,9 +161,11 @@ def _loop(framework: Framework, dealer: Dealer, quirk: str) -> Literal["fit", "c
 def _freeze(dealer: Dealer, layers: Sequence[Layer], quirk: str, steps: int) -> tuple[Freeze, ...]:
     """Freeze one layer, from the start, later or until later, never the head: something must be left to train."""
     trainable = [layer.name for layer in layers[:-1] if KINDS[layer.op].trainable]
+    chance = dealer.chance("freeze")
+    if quirk == "tied" and chance.random() < 0.25:
+        quirk = "frozen"
     if quirk not in ("frozen", "late-freeze", "thaw") or not trainable:
         return ()
-    chance = dealer.chance("freeze")
     layer = chance.choice(trainable)
     if quirk == "thaw":
         return (Freeze(layer=layer, until=chance.randrange(1, steps)),)

@@ -136,6 +136,19 @@ def recurrent(sketch: Sketch, x: str, taste: Taste) -> str:
     return sketch.add("gru" if taste.chance.random() < 0.4 else "lstm", x, units=taste.other())
 
 
+def experts(sketch: Sketch, x: str, taste: Taste) -> str:
+    """A mixture of two or three experts, each a linear layer, by the softmax of a gate over the same input."""
+    count, units = taste.chance.choice((2, 2, 3)), taste.hidden()
+    shares = sketch.add("softmax", sketch.add("linear", x, units=count))
+    return sketch.add("mixture", shares, *(sketch.add("linear", x, units=units) for _ in range(count)))
+
+
+def decoder(sketch: Sketch, x: str, memory: str, taste: Taste) -> str:
+    """Attention to a sequence that was encoded, with its residual and layer norm."""
+    inner = sketch.add("attention", x, memory, heads=taste.heads(sketch.width(x)))
+    return sketch.add("layer_norm", sketch.add("add", x, inner))
+
+
 def attention(sketch: Sketch, x: str, taste: Taste) -> str:
     """Self-attention with its residual and layer norm."""
     inner = sketch.add("attention", x, heads=taste.heads(sketch.width(x)))
@@ -167,6 +180,6 @@ def _groups(sketch: Sketch, x: str, taste: Taste, channels: int) -> dict[str, in
     return {"groups": taste.chance.choice(able)}
 
 
-VECTOR: tuple[Cell, ...] = (dense, dense, residual, branch, gate, normed)
-SEQUENCE: tuple[Cell, ...] = (dense, residual, gate, normed, conv_sequence, recurrent, attention)
+VECTOR: tuple[Cell, ...] = (dense, dense, residual, branch, gate, normed, experts)
+SEQUENCE: tuple[Cell, ...] = (dense, residual, gate, normed, conv_sequence, recurrent, attention, experts)
 IMAGE: tuple[Cell, ...] = (conv, conv_normed, conv_residual, conv_gate)

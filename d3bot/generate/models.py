@@ -17,7 +17,7 @@ MOST_FEATURES = 64
 class Theme:
     """What a model is made around: the kind of its input and one cell that it has in any case."""
 
-    input: Literal["vector", "image", "sequence", "mixed"]
+    input: Literal["vector", "image", "sequence", "mixed", "crossed", "pair"]
     cell: Cell
 
 
@@ -34,8 +34,11 @@ THEMES: tuple[Theme, ...] = (
     Theme("sequence", cells.recurrent),
     Theme("sequence", cells.attention),
     Theme("mixed", cells.dense),
+    Theme("vector", cells.experts),
+    Theme("crossed", cells.dense),
+    Theme("pair", cells.dense),
 )
-"""Dealt evenly, so that a dozen fresh cases hold every kind of layer."""
+"""Dealt evenly, so that fifteen fresh cases hold every kind of model."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ def draw_model(
     elif theme.input == "sequence":
         x, table = _sequence(sketch, taste)
         x = theme.cell(sketch, x, taste)
+        kind = cells.SEQUENCE
+    elif theme.input == "crossed":
+        x, kind = _crossed(sketch, taste, small=tied or spare), cells.VECTOR
+    elif theme.input == "pair":
+        x, table = _pair(sketch, taste, small=tied or spare)
         kind = cells.SEQUENCE
     else:
         x, table = _mixed(sketch, taste, most=2 if tied or spare else 3)
@@ -121,6 +129,36 @@ def _sequence(sketch: Sketch, taste: Taste) -> tuple[str, str]:
         return sketch.input("x", (length, taste.chance.choice((4, 6, 8)))), ""
     embedding = _embedding(sketch, taste, length)
     return embedding, embedding
+
+
+def _pair(sketch: Sketch, taste: Taste, small: bool) -> tuple[str, str]:
+    """Add an encoder and a decoder: a sequence that attends to another one; return it and its own embedding."""
+    dim, long, short = taste.other(), taste.chance.choice((3, 4, 5)), taste.chance.choice((2, 3, 4))
+    source = sketch.add("embedding", sketch.input("source", (long,), vocab=taste.chance.choice((6, 9, 12))), dim=dim)
+    if small or taste.chance.random() < 0.5:
+        memory = sketch.add(taste.chance.choice(("lstm", "gru")), source, units=dim)
+    else:
+        memory = cells.attention(sketch, source, taste)
+    table = sketch.add("embedding", sketch.input("tokens", (short,), vocab=taste.chance.choice((6, 8, 11))), dim=dim)
+    return cells.decoder(sketch, table, memory, taste), table
+
+
+def _crossed(sketch: Sketch, taste: Taste, small: bool) -> str:
+    """Add dense features and two tables of one width, and the products of every two, as ranking models have them."""
+    dim = taste.chance.choice((4, 6, 8))
+    left = sketch.add("linear", sketch.input("x", (taste.chance.choice((4, 6, 8)),)), units=dim)
+    if not small:
+        left = sketch.add(taste.activation(), left)
+    tables = []
+    for number in (1, 2):
+        length, rows = taste.chance.choice((1, 2, 4)), taste.chance.choice((4, 5, 7, 10))
+        tokens = sketch.input(f"bag{number}", (length,), vocab=rows)
+        if sketch.framework == "torch":
+            tables.append(sketch.add("embedding_bag", tokens, dim=dim, pooling=taste.chance.choice(("sum", "mean"))))
+        else:
+            tables.append(sketch.add("mean", sketch.add("embedding", tokens, dim=dim)))
+    products = sketch.add("interaction", left, *tables)
+    return products if small else sketch.add("concat", left, products)
 
 
 def _mixed(sketch: Sketch, taste: Taste, most: int) -> tuple[str, str]:

@@ -144,4 +144,14 @@ def test_the_series_is_the_one_that_findings_were_made_from() -> None:
     Change the digest when the change is meant.
     """
     text = "\n".join(case.canonical() for framework in FRAMEWORKS for case in SAMPLE[framework])
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "6735204181c02be9"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "c59418064075adcd"
+
+
+@both
+def test_inputs_reach_their_edges(framework: Framework) -> None:
+    """Tokens alone in their row, tables with fewer rows than a batch has tokens (rows repeat), uneven shards."""
+    tokens = [(case, item) for case in SAMPLE[framework] for item in case.inputs if item.vocab]
+    assert any(item.shape == (1,) for _, item in tokens)
+    assert any(case.batch * item.shape[0] > 2 * item.vocab for case, item in tokens)
+    assert {case.batch % 2 for case in SAMPLE[framework]} == {0, 1}
+    assert any(case.batch % 3 for case in SAMPLE[framework])

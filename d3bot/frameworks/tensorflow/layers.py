@@ -1,5 +1,8 @@
 """How each layer of the catalogue is written in Keras."""
 
+from itertools import combinations
+
+from d3bot.frameworks.code import mixed
 from d3bot.frameworks.layers import ACTIVATIONS, CONVOLUTIONS, Shape, filled_options, vocab
 from d3bot.spec import Case, Layer
 
@@ -64,6 +67,13 @@ def call(case: Case, layer: Layer, inputs: list[str], shapes: dict[str, Shape], 
             return f"keras.ops.gelu({x}, approximate=False)"
         case "relu" | "tanh" | "sigmoid":
             return f"keras.ops.{layer.op}({x})"
+        case "softmax":
+            return f"keras.ops.softmax({x})"
+        case "mixture":
+            return mixed(x, inputs[1:])
+        case "interaction":
+            products = (f"keras.ops.sum({one} * {other}, axis=-1)" for one, other in combinations(inputs, 2))
+            return f"keras.ops.stack([{', '.join(products)}], axis=-1)"
         case "add":
             return " + ".join(inputs)
         case "mul":
@@ -77,5 +87,5 @@ def call(case: Case, layer: Layer, inputs: list[str], shapes: dict[str, Shape], 
         case "last":
             return f"{x}[:, -1]"
         case _:
-            arguments = f"{x}, {x}" if layer.op == "attention" else x
+            arguments = f"{x}, {inputs[-1]}" if layer.op == "attention" else x
             return f"{shared or constructor(case, layer, shapes)}({arguments})"

@@ -1,5 +1,8 @@
 """How each layer of the catalogue is written in PyTorch."""
 
+from itertools import combinations
+
+from d3bot.frameworks.code import mixed
 from d3bot.frameworks.layers import CONVOLUTIONS, Shape, filled_options, vocab
 from d3bot.spec import Case, Layer
 
@@ -92,9 +95,16 @@ def call(layer: Layer, inputs: list[str], shapes: dict[str, Shape]) -> str:
         case "embedding_bag" if len(inputs) > 1:
             return f"self.{layer.name}({x}, per_sample_weights={inputs[1]})"
         case "attention":
-            return f"self.{layer.name}({x}, {x}, {x}, need_weights=False)[0]"
+            return f"self.{layer.name}({x}, {inputs[-1]}, {inputs[-1]}, need_weights=False)[0]"
         case "relu" | "tanh" | "sigmoid" | "gelu":
             return f"{_FUNCTIONS[layer.op]}({x})"
+        case "softmax":
+            return f"torch.softmax({x}, dim=-1)"
+        case "mixture":
+            return mixed(x, inputs[1:])
+        case "interaction":
+            products = (f"({one} * {other}).sum(-1)" for one, other in combinations(inputs, 2))
+            return f"torch.stack([{', '.join(products)}], dim=-1)"
         case "add":
             return " + ".join(inputs)
         case "mul":

@@ -10,6 +10,8 @@ from d3bot.spec import Case, Freeze, Input, Tie
 SEQUENCE = (Input(name="x", shape=(5, 4)),)
 TWO = (Input(name="x", shape=(4,)), Input(name="y", shape=(4,)))
 
+SEQUENCE_HEAD = (layer("b", "flatten", "a"), layer("c", "linear", "b", units=2))
+
 WRITTEN = {
     "linear": (VECTOR, layer("a", "linear", "x", units=3), 'keras.layers.Dense(3, name="a")'),
     "conv1d": (SEQUENCE, layer("a", "conv1d", "x", channels=3), 'keras.layers.Conv1D(3, 3, name="a")'),
@@ -46,6 +48,18 @@ WRITTEN = {
     "sigmoid": (VECTOR, layer("a", "sigmoid", "x"), 'keras.layers.Activation("sigmoid")'),
     "gelu": (VECTOR, layer("a", "gelu", "x"), 'keras.layers.Activation("gelu")'),
     "add": (TWO, layer("a", "add", "x y"), "keras.Model([x, y], x + y)"),
+    "softmax": (VECTOR, layer("a", "softmax", "x"), "keras.ops.softmax(x)"),
+    "mixture": (
+        (Input(name="share", shape=(2,)), *TWO),
+        layer("a", "mixture", "share x y"),
+        "share[..., 0:1] * x + share[..., 1:2] * y",
+    ),
+    "interaction": (
+        (*TWO, Input(name="z", shape=(4,))),
+        layer("a", "interaction", "x y z"),
+        "keras.ops.stack([keras.ops.sum(x * y, axis=-1), keras.ops.sum(x * z, axis=-1), "
+        "keras.ops.sum(y * z, axis=-1)], axis=-1)",
+    ),
     "mul": (TWO, layer("a", "mul", "x y"), "keras.Model([x, y], x * y)"),
     "concat": (TWO, layer("a", "concat", "x y"), "keras.ops.concatenate([x, y], axis=-1)"),
     "flatten": (IMAGE, layer("a", "flatten", "x"), "keras.layers.Flatten()"),
@@ -66,6 +80,12 @@ def test_every_operation_of_the_catalogue_is_in_the_table() -> None:
 def test_an_operation_is_written_as_a_person_would(op: str) -> None:
     inputs, one, written = WRITTEN[op]
     assert written in text(case(inputs=inputs, layers=(one,)))
+
+
+def test_attention_to_a_second_sequence_is_handed_it() -> None:
+    inputs = (Input(name="x", shape=(3, 4)), Input(name="memory", shape=(5, 4)))
+    one = case(inputs=inputs, layers=(layer("a", "attention", "x memory"), *SEQUENCE_HEAD))
+    assert 'keras.layers.MultiHeadAttention(2, 2, name="a")(x, memory)' in text(one)
 
 
 def test_a_chain_is_a_sequential_model() -> None:

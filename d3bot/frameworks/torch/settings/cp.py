@@ -24,6 +24,8 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
     shapes = infer_shapes(case)
     if "attention" not in case.ops():
         return "context parallelism is a way to compute attention, and the model has none"
+    if any(layer.op == "attention" and len(layer.inputs) > 1 for layer in case.layers):
+        return "only attention of a sequence to itself is documented to be sharded"
     foreign = sorted(case.ops() - _TOKENWISE)
     if foreign:
         return f"{foreign[0].replace('_', '-')} reads more of a sequence than the rank's own part"
