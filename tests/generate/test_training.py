@@ -32,7 +32,8 @@ def test_the_reference_trains(case: Case, pool: Pool, tmp_path: Path) -> None:
     assert arrays is not None
     assert all(np.isfinite(array).all() for array in arrays.values())
     first_grads = [array for name, array in arrays.items() if name.startswith("step 0 grad ")]
-    assert any(np.abs(array).max(initial=0) > 0 for array in first_grads)
+    # A step inside the backward pass leaves no gradient to look at.
+    assert case.in_backward or any(np.abs(array).max(initial=0) > 0 for array in first_grads)
     predictions = [array for name, array in arrays.items() if name.startswith("predict")]
     assert predictions
     assert all(np.ptp(array, axis=0).max() > 0 for array in predictions)  # the rows differ: the input matters
