@@ -15,7 +15,8 @@ from d3bot.spec import AFTER, ArrayName, Arrays, ErrorReport, First, Kind, Obser
 
 _REFUSAL = re.compile(
     r"not (yet )?(supported|implemented)|does(n't| not) support|unsupported|no sharding strategy|"
-    r"does not have a sharding strategy|only supports?\b|cannot (be evenly sharded|(un)?flatten unevenly sharded)",
+    r"does not have a sharding strategy|only supports?\b|cannot (be evenly sharded|(un)?flatten unevenly sharded)|"
+    r"no working C\+\+ compiler",
     re.IGNORECASE,
 )
 _SECONDARY = re.compile(

@@ -154,7 +154,7 @@ _WHERE: dict[str, tuple[Framework, ...]] = {
     "optimizer.name = rmsprop": ("torch",),
     "compiler = eager": ("torch",),
     "compiler = aot_eager": ("torch",),
-    "compiler = inductor": (),
+    "compiler = inductor": ("torch",),
     "compiler = xla": ("tensorflow",),
     "steps_per_execution": ("tensorflow",),
     "slope": ("tensorflow",),

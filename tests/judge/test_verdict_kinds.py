@@ -132,6 +132,14 @@ TABLE: list[tuple[str, Judgement, Kind, str]] = [
         "RuntimeError: The intermediate results of nll_loss cannot be evenly sharded",
     ),
     (
+        "refusal for want of a compiler",
+        verdict(
+            raised("InvalidCxxCompiler", "No working C++ compiler found in torch._inductor.config.cpp.cxx: (None,)")
+        ),
+        "refused",
+        "InvalidCxxCompiler: No working C++ compiler found",
+    ),
+    (
         "the reference raises",
         verdict(reference=raised("IndexError", "out of range")),
         "reference-failed",

@@ -65,6 +65,8 @@ def test_a_dropout_is_recomputed_by_itself() -> None:
     ("setting", "change", "why"),
     [
         ("ddp(world=2)", {"accumulate": 2}, "micro-batches draw their masks of dropout one after the other"),
+        ("ddp(world=2)", {"compiler": "inductor"}, "a generator of its own"),
+        ("tp(world=2)", {"compiler": "inductor"}, "a generator of its own"),
         ("tp(world=2)", {"accumulate": 2}, "micro-batches draw their masks of dropout one after the other"),
         ("sampler(world=2, shuffle=true)", {}, "which row meets which mask"),
         ("dtensor(world=2)", {}, "only supports cuda/cuda-like devices"),

@@ -10,8 +10,8 @@ WORLD = Option("world", "number of ranks", low=1, high=8)
 NO_SYNC = Option("no_sync", "gradients of micro-batches before the last stay local", False, (False, True))
 
 EXACT = (
-    "2 ranks: to the last bit, except after clipping by norm, of averages, with micro-batches and under aot_eager. "
-    "Other world sizes: the noise bound."
+    "2 ranks: to the last bit, except after clipping by norm, of averages, with micro-batches, and compiled by "
+    "aot_eager or inductor. Other world sizes: the noise bound."
 )
 RECIPE = (
     " Micro-batches are one batch, and nothing is recomputed or compiled. Dropout draws from the generator that both "
@@ -40,6 +40,7 @@ PRECISION = (
     "Lower precision: of micro-batches; after the first step on more than 2 ranks or after clipping by norm.",
     "Layers of another type: under clipping by norm and in averages; in bfloat16, on more than 2 ranks (frozen, on 4 "
     "and 8 too).",
+    "Dropout under inductor, which draws by a generator of its own.",
     "Recomputing batch norm; reentrant checkpoints of attention and of layers whose input has no gradient.",
 )
 """What breaks data parallelism whatever wraps the model, for `Contract.breaks`."""
@@ -155,6 +156,13 @@ def recompute_obstacle(case: Case) -> str | None:
     return None
 
 
+def draws_obstacle(case: Case) -> str | None:
+    """Return why what dropout draws cannot be drawn by the reference, or None."""
+    if case.compiler == "inductor" and drops(case):
+        return "inductor draws by a generator of its own, unless it is told to fall back to that of eager"
+    return None
+
+
 def always_frozen(case: Case) -> set[str]:
     """Return the layers that never train."""
     return {item.layer for item in case.freeze if item.at == 0 and item.until is None}
@@ -173,6 +181,7 @@ def shards_obstacle(case: Case, shards: int) -> str | None:
         or ignored_obstacle(case, shards)
         or precision_obstacle(case, shards)
         or recompute_obstacle(case)
+        or draws_obstacle(case)
     )
 
 
@@ -206,7 +215,8 @@ def exact_data_parallel(case: Case, setting: Setting, name: ArrayName) -> bool:
     even that.  An average may be written in more ways than one, and what a compiler makes of a formula may round
     elsewhere.
     """
-    if case.accumulate > 1 or case.compiler == "aot_eager" or name.tensor.startswith("average."):
+    compiled = case.compiler in ("aot_eager", "inductor")
+    if case.accumulate > 1 or compiled or name.tensor.startswith("average."):
         return False
     if name.step == 0 and name.role == "loss":
         return True

@@ -9,6 +9,7 @@ from d3bot.frameworks.torch.settings import ddp
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
     data_parallel,
+    draws_obstacle,
     exact_data_parallel,
     keeps_local_buffers,
     recompute_obstacle,
@@ -43,7 +44,7 @@ def _obstacle(case: Case, setting: Setting) -> str | None:
             return "whose rows a rank's batch-norm statistics are of depends on the shuffle"
     if _each(case, setting) < (2 if keeps_local_buffers(case) else 1):
         return f"a data set of {case.batch} leaves too few rows for a rank of {world_of(setting)}"
-    return recompute_obstacle(case)
+    return recompute_obstacle(case) or draws_obstacle(case)
 
 
 def _exact(case: Case, setting: Setting, name: ArrayName) -> bool:

@@ -8,6 +8,7 @@ from d3bot.frameworks.layers import ACTIVATIONS, KINDS, consumers, infer_shapes
 from d3bot.frameworks.torch.model import model_text
 from d3bot.frameworks.torch.settings.common import (
     WORLD,
+    draws_obstacle,
     micro_batch_obstacle,
     precision_obstacle,
     recompute_obstacle,
@@ -73,7 +74,7 @@ def obstacle(case: Case, setting: Setting) -> str | None:
         return "loss_parallel supports the cross-entropy loss, on class scores that a column-wise linear leaves sharded"
     if case.tie:
         return "parallelize_module makes a new parameter of each module's weight; nothing promises that a tie survives"
-    if problem := micro_batch_obstacle(case, 1) or recompute_obstacle(case):
+    if problem := micro_batch_obstacle(case, 1) or recompute_obstacle(case) or draws_obstacle(case):
         return problem
     if any(cast.dtype == "bfloat16" for cast in case.casts):
         return _ROUNDS
@@ -134,6 +135,7 @@ FAMILY = Family(
             "Clipping or averaging sharded and plain parameters together: plain tensors are not converted.",
             "A model without linear or embedding layers.",
             "Layers in bfloat16.",
+            "Dropout under inductor, which draws by a generator of its own.",
         ),
         excluded={"mixed": _ROUNDS},
     ),

@@ -58,7 +58,7 @@ FAMILY = Family(
         reference="As ddp's: the ranks' shards one after the other in one process, each loss divided by the world "
         "size, and one plain optimizer. A rank that has joined adds nothing." + RECIPE,
         exact=EXACT,
-        breaks=ddp.FAMILY.contract.breaks[:10],
+        breaks=ddp.FAMILY.contract.breaks[:11],
         excluded={
             **ddp.FAMILY.contract.excluded,
             "cast": "ZeroRedundancyOptimizer only supports using the same dense type for all parameters",
