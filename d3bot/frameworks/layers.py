@@ -133,7 +133,7 @@ _Slide = Callable[[int, Mapping[str, Scalar], Framework], int]
 def _conv1d(slide: _Slide) -> ShapeRule:
     def rule(shapes: Sequence[Shape], options: Mapping[str, Scalar], framework: Framework) -> Shape:
         length, channels = _sequence(shapes)
-        _check_groups(channels, options, framework)
+        _check_groups(channels, options, framework, slide)
         return (slide(length, options, framework), whole(options, "channels"))
 
     return rule
@@ -144,18 +144,18 @@ def _conv2d(slide: _Slide) -> ShapeRule:
         if len(shapes[0]) != 3:
             raise SpecError(f"needs an image of three dimensions, not {shapes[0]}")
         first = framework == "torch"
-        _check_groups(shapes[0][0 if first else -1], options, framework)
+        _check_groups(shapes[0][0 if first else -1], options, framework, slide)
         size = tuple(slide(side, options, framework) for side in (shapes[0][1:] if first else shapes[0][:2]))
         return (whole(options, "channels"), *size) if first else (*size, whole(options, "channels"))
 
     return rule
 
 
-def _check_groups(channels: int, options: Mapping[str, Scalar], framework: Framework) -> None:
-    """Raise SpecError if the channels, in and out, do not divide into the groups."""
+def _check_groups(channels: int, options: Mapping[str, Scalar], framework: Framework, slide: _Slide) -> None:
+    """Raise SpecError if the channels, in and out, do not divide into the groups, or there are no groups."""
     groups = whole(options, "groups")
-    if groups > 1 and framework != "torch":
-        raise SpecError(f"groups = {groups} exists for torch only")
+    if groups > 1 and framework != "torch" and slide is _spread:
+        raise SpecError(f"with groups = {groups} exists for torch only")
     if channels % groups or whole(options, "channels") % groups:
         raise SpecError(f"{channels} channels in and {options['channels']} out do not divide into {groups} groups")
 

@@ -21,9 +21,10 @@ def constructor(case: Case, layer: Layer, shapes: dict[str, Shape]) -> str | Non
         case "linear":
             return f"keras.layers.Dense({options['units']}{bias}{penalty}{name})"
         case op if op in CONVOLUTIONS:
-            stride = f", strides={options['stride']}" if options["stride"] != 1 else ""
+            more = f", strides={options['stride']}" if options["stride"] != 1 else ""
+            more += f", groups={options['groups']}" if options["groups"] != 1 else ""
             kind = f"Conv{op[-2]}D{'Transpose' if 'transpose' in op else ''}"
-            return f"keras.layers.{kind}({options['channels']}, {options['kernel']}{stride}{bias}{penalty}{name})"
+            return f"keras.layers.{kind}({options['channels']}, {options['kernel']}{more}{bias}{penalty}{name})"
         case "embedding":
             return f"keras.layers.Embedding({vocab(case, layer.name)}, {options['dim']}{name})"
         case "lstm" | "gru":

@@ -30,6 +30,11 @@ WRITTEN = {
         layer("a", "conv_transpose2d", "x", channels=3, bias=False),
         'keras.layers.Conv2DTranspose(3, 3, use_bias=False, name="a")',
     ),
+    "grouped conv2d": (
+        (Input(name="x", shape=(5, 5, 2)),),
+        layer("a", "conv2d", "x", channels=4, groups=2),
+        'keras.layers.Conv2D(4, 3, groups=2, name="a")',
+    ),
     "embedding": (TOKENS, layer("a", "embedding", "words", dim=4), 'keras.layers.Embedding(9, 4, name="a")'),
     "lstm": (SEQUENCE, layer("a", "lstm", "x", units=3), 'keras.layers.LSTM(3, return_sequences=True, name="a")'),
     "gru": (SEQUENCE, layer("a", "gru", "x", units=3), 'keras.layers.GRU(3, return_sequences=True, name="a")'),
@@ -73,7 +78,9 @@ def text(one: Case) -> str:
 
 
 def test_every_operation_of_the_catalogue_is_in_the_table() -> None:
-    assert set(WRITTEN) == {name for name, kind in KINDS.items() if "tensorflow" in kind.frameworks}
+    assert set(WRITTEN) - {"grouped conv2d"} == {
+        name for name, kind in KINDS.items() if "tensorflow" in kind.frameworks
+    }
 
 
 @pytest.mark.parametrize("op", WRITTEN)

@@ -52,7 +52,7 @@ def test_sizes(one: Case, shape: tuple[int, ...]) -> None:
     [
         (model("conv1d", channels=3, groups=2), "2 channels in and 3 out do not divide into 2 groups"),
         (model("conv2d", channels=6, groups=3), "2 channels in and 6 out do not divide into 3 groups"),
-        (model("conv2d", "tensorflow", channels=4, groups=2), "groups = 2 exists for torch only"),
+        (model("conv_transpose2d", "tensorflow", channels=4, groups=2), "with groups = 2 exists for torch only"),
     ],
 )
 def test_groups_that_do_not_fit(one: Case, why: str) -> None:
