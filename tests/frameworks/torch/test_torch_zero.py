@@ -7,7 +7,7 @@ from torch_cases import case
 
 from d3bot.frameworks import obstacle, render
 from d3bot.generate import fresh_cases
-from d3bot.spec import Case, Freeze, Optimizer, Setting
+from d3bot.spec import Case, Freeze, Group, Optimizer, Setting
 
 TWO = Setting.parse("zero1(world=2)")
 
@@ -26,6 +26,14 @@ def test_the_promise_of_data_parallelism_holds_or_not(one: Case, why: str) -> No
     found = obstacle(one, TWO)
     assert bool(found) is bool(why)
     assert why in (found or "")
+
+
+def test_a_group_is_added_on_every_rank_or_the_rule_does_not_hold() -> None:
+    late = case(steps=3, groups=(Group(layers=("out",), at=1),))
+    assert "adds a group on every rank" in (obstacle(late, Setting.parse("zero1(world=2, join=initial)")) or "")
+    assert obstacle(late, TWO) is None
+    early = case(steps=3, groups=(Group(layers=("out",)),))
+    assert obstacle(early, Setting.parse("zero1(world=2, join=initial)")) is None
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,13 @@ from d3bot.frameworks.torch.settings.common import (
 from d3bot.spec import Case, Setting
 
 
+def obstacle(case: Case, setting: Setting) -> str | None:
+    """Return why the promise of the sharded optimizer does not hold for this trial, or None."""
+    if setting.get("join", "none") != "none" and any(group.at > 0 for group in case.groups):
+        return "a rank that has joined leaves the loop, and with it the call that adds a group on every rank"
+    return ddp.obstacle(case, setting)
+
+
 def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
     tail = setting.get("group") == "tail"
     options = ", parameters_as_bucket_view=True" if setting.get("parameters_as_bucket_view") is True else ""
@@ -58,7 +65,7 @@ FAMILY = Family(
         reference="As ddp's: the ranks' shards one after the other in one process, each loss divided by the world "
         "size, and one plain optimizer. A rank that has joined adds nothing." + RECIPE,
         exact=EXACT,
-        breaks=ddp.FAMILY.contract.breaks[:11],
+        breaks=(*ddp.FAMILY.contract.breaks[:11], "join: a group that is added in mid-training."),
         excluded={
             **ddp.FAMILY.contract.excluded,
             "cast": "ZeroRedundancyOptimizer only supports using the same dense type for all parameters",
@@ -67,7 +74,7 @@ FAMILY = Family(
     world=world_of,
     processes=processes_of,
     parts=shards,
-    obstacle=ddp.obstacle,
+    obstacle=obstacle,
     exact=exact_data_parallel,
     context=_context,
     standing=("zero1(world=2, group=tail)", "zero1(world=3, parameters_as_bucket_view=true)"),
