@@ -38,6 +38,7 @@ from d3bot.cli_options import (
 from d3bot.config import FILE, Config, default_workers, load_config
 from d3bot.doctor import Check, diagnose, preflight
 from d3bot.flow.bisect import bisect_source
+from d3bot.flow.doc_pages import write_pages
 from d3bot.flow.evidence import known_findings
 from d3bot.flow.finding import issue_of
 from d3bot.flow.known import load_known
@@ -46,7 +47,6 @@ from d3bot.flow.night import run_night
 from d3bot.flow.outcome import EXIT_CODES, verdict_of
 from d3bot.flow.pages import render_site
 from d3bot.flow.plan_file import PLAN
-from d3bot.flow.reference import write_pages
 from d3bot.flow.replay import as_script, load_trial, own_build, promote_finding, replay_trial, trace_trials
 from d3bot.flow.resume import told_before
 from d3bot.flow.shrinking import shrink_trial

@@ -10,7 +10,7 @@ from typer.main import get_command
 from d3bot.builds import Index
 from d3bot.cli import app
 from d3bot.config import Config, TrackerConfig
-from d3bot.flow.reference import pages, write_pages
+from d3bot.flow.doc_pages import pages, write_pages
 
 ROOT = Path(__file__).parent.parent
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from d3bot.cli import app
 from d3bot.config import Config
-from d3bot.flow.reference import entries
+from d3bot.flow.doc_pages import entries
 
 yaml = pytest.importorskip("yaml")
 
