@@ -43,6 +43,7 @@ from d3bot.report.terminal import Progress, teller
 from d3bot.spec import (
     Build,
     Change,
+    Costs,
     Finding,
     Framework,
     Run,
@@ -106,32 +107,12 @@ def run_night(
     prune(config.cache, config.cache_gib, config.cache_days)
     failed_before = _failed_before(before)
     if resume:
-        writer, loaded = RunWriter.resume(out)
-        run, trials, costs = loaded.run, load_plan(out), load_costs(out)
-        if [build.id for build in run.builds] != [build.id for build in builds]:
-            writer.close()
-            raise SpecError(f"{out}: was begun on other builds ({_labels(run.builds)}); choose another --out")
-        _, held = failed_before.hold_back(plan_trials(config, builds, before, run.seed, costs))
-        held = [trial for trial in held if trial.id not in {planned.id for planned in trials}]
-        verdicts = {verdict.trial: verdict for verdict in loaded.verdicts if verdict.kind != "no-data"}
-        console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
+        work = _resumed(config, out, builds, before, failed_before, console)
     else:
-        seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
-        costs = costs_of(before)
-        with stopwatch.measure(GENERATE):
-            planned = plan_trials(config, builds, before, seed, costs, changed)
-        trials, held = failed_before.hold_back(planned)
-        if not trials and not config.minutes:
-            raise SpecError("nothing to run: no case is applicable under the settings asked for; loosen --settings")
-        run = _new_run(config, out, builds, seed, before)
-        writer = RunWriter.create(out, run)
-        write_plan(out, trials, costs)
-        verdicts = {}
+        work = _started(config, out, builds, before, failed_before, stopwatch, changed)
     ends = began + 60 * config.minutes if config.minutes else None
-
-    log = teller(console)
-    with writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
-        console.print(f"seed of the fresh cases: {run.seed}", highlight=False)
+    with work.writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
+        console.print(f"seed of the fresh cases: {work.run.seed}", highlight=False)
         pace = Pace()
         harnesses = {
             build.framework: Harness(
@@ -143,45 +124,137 @@ def run_night(
             )
             for build in builds
         }
-        total = None if ends else len(trials) - len(verdicts)
-        with Progress(console, total, 60 * config.minutes if config.minutes else None) as progress:
-            rounds = Rounds(harnesses, config.workers, writer, progress, failed_before, verdicts)
-            while True:
-                rounds.run(trials)
-                more = failed_before.released(held, rounds.verdicts)
-                held = [trial for trial in held if trial not in more]
-                if ends and time.monotonic() < ends:
-                    with stopwatch.measure(GENERATE):
-                        more += more_trials(config, builds, before, trials, rounds.verdicts, run.seed, costs)
-                if not more:
-                    break
-                trials = [*trials, *more]
-                progress.grow(len(more))
-                write_plan(out, trials, costs)
-            rounds.close()
-        ordered = [rounds.verdicts[trial.id] for trial in trials if trial.id in rounds.verdicts]
-        findings: list[Finding] = []
-        if look:
-            looked = _make_findings(config, out, run, base, before, beside, harnesses, trials, ordered, console)
-            trials = [*trials, *(judged.trial for judged in looked.added)]
-            ordered += [judged.verdict for judged in looked.added]
-            if looked.added:
-                write_plan(out, trials, costs)
-            earlier = {name: finding for finding in _findings_before(before) for name in finding.names}
-            findings = recheck(looked.findings, builds, out, config, log)
-            findings = bisect_new(findings, _builds_before(before), out, config, log, earlier)
-            for verdict in (*(judged.verdict for judged in looked.added), *looked.changed.values()):
-                writer.append(verdict)
-            ordered = [looked.changed.get(verdict.trial, verdict) for verdict in ordered]
+        _run_trials(work, config, out, builds, before, failed_before, harnesses, stopwatch, console, ends)
+        findings = _look(work, config, out, builds, base, before, beside, harnesses, console) if look else []
         if look and before:
             shown = {name for finding in findings for name in finding.names}
-            failing = shown | {verdict.key for verdict in ordered if verdict.failing}
+            failing = shown | {verdict.key for verdict in work.ordered if verdict.failing}
             of_framework = {build.framework: build for build in builds}
             gather(before.folder, of_framework, failing, shown, out, config.confirmations, config.shard)
-        run = run.model_copy(update={"timings": stopwatch.seconds})
+        run = work.run.model_copy(update={"timings": stopwatch.seconds})
         seconds = round(run.seconds + time.monotonic() - began, 1)
-        night = _finish(out, run, trials, ordered, findings, before, seconds, writer, config.templates)
-    return night
+        return _finish(out, run, work.trials, work.ordered, findings, before, seconds, work.writer, config.templates)
+
+
+@dataclass
+class _Work:
+    """What a run has to do, and what of it is done."""
+
+    run: Run
+    writer: RunWriter
+    costs: Costs
+    trials: list[Trial]
+    held: list[Trial]
+    """Trials that others stand for as long as those fail as before."""
+    verdicts: dict[str, Verdict]
+    """By trial."""
+
+    @property
+    def ordered(self) -> list[Verdict]:
+        """The verdicts in the order of their trials."""
+        return [self.verdicts[trial.id] for trial in self.trials if trial.id in self.verdicts]
+
+
+def _started(
+    config: Config,
+    out: Path,
+    builds: tuple[Build, ...],
+    before: Before | None,
+    failed_before: FailedBefore,
+    stopwatch: Stopwatch,
+    changed: Sequence[str],
+) -> _Work:
+    """Plan a run and begin its folder; SpecError if there is nothing to run."""
+    seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
+    costs = costs_of(before)
+    with stopwatch.measure(GENERATE):
+        planned = plan_trials(config, builds, before, seed, costs, changed)
+    trials, held = failed_before.hold_back(planned)
+    if not trials and not config.minutes:
+        raise SpecError("nothing to run: no case is applicable under the settings asked for; loosen --settings")
+    run = _new_run(config, out, builds, seed, before)
+    writer = RunWriter.create(out, run)
+    write_plan(out, trials, costs)
+    return _Work(run, writer, costs, trials, held, {})
+
+
+def _resumed(
+    config: Config,
+    out: Path,
+    builds: tuple[Build, ...],
+    before: Before | None,
+    failed_before: FailedBefore,
+    console: Console,
+) -> _Work:
+    """Take up a run where it was left; SpecError if its builds were others."""
+    writer, loaded = RunWriter.resume(out)
+    run, trials, costs = loaded.run, load_plan(out), load_costs(out)
+    if [build.id for build in run.builds] != [build.id for build in builds]:
+        writer.close()
+        raise SpecError(f"{out}: was begun on other builds ({_labels(run.builds)}); choose another --out")
+    _, held = failed_before.hold_back(plan_trials(config, builds, before, run.seed, costs))
+    held = [trial for trial in held if trial.id not in {planned.id for planned in trials}]
+    verdicts = {verdict.trial: verdict for verdict in loaded.verdicts if verdict.kind != "no-data"}
+    console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
+    return _Work(run, writer, costs, trials, held, verdicts)
+
+
+def _run_trials(
+    work: _Work,
+    config: Config,
+    out: Path,
+    builds: tuple[Build, ...],
+    before: Before | None,
+    failed_before: FailedBefore,
+    harnesses: dict[Framework, Harness],
+    stopwatch: Stopwatch,
+    console: Console,
+    ends: float | None,
+) -> None:
+    """Run what is planned, then what nothing stands for any more, and new cases until the time `ends`."""
+    total = None if ends else len(work.trials) - len(work.verdicts)
+    with Progress(console, total, 60 * config.minutes if config.minutes else None) as progress:
+        rounds = Rounds(harnesses, config.workers, work.writer, progress, failed_before, work.verdicts)
+        while True:
+            rounds.run(work.trials)
+            more = failed_before.released(work.held, rounds.verdicts)
+            work.held = [trial for trial in work.held if trial not in more]
+            if ends and time.monotonic() < ends:
+                with stopwatch.measure(GENERATE):
+                    more += more_trials(config, builds, before, work.trials, rounds.verdicts, work.run.seed, work.costs)
+            if not more:
+                break
+            work.trials = [*work.trials, *more]
+            progress.grow(len(more))
+            write_plan(out, work.trials, work.costs)
+        rounds.close()
+    work.verdicts = rounds.verdicts
+
+
+def _look(
+    work: _Work,
+    config: Config,
+    out: Path,
+    builds: tuple[Build, ...],
+    base: Build | None,
+    before: Before | None,
+    beside: Sequence[Verdict],
+    harnesses: dict[Framework, Harness],
+    console: Console,
+) -> list[Finding]:
+    """Return the findings of a run, tried on the newest build and bisected; what was learnt on the way joins `work`."""
+    log = teller(console)
+    looked = _make_findings(config, out, work.run, base, before, beside, harnesses, work.trials, work.ordered, console)
+    work.trials = [*work.trials, *(judged.trial for judged in looked.added)]
+    if looked.added:
+        write_plan(out, work.trials, work.costs)
+    earlier = {name: finding for finding in _findings_before(before) for name in finding.names}
+    findings = recheck(looked.findings, builds, out, config, log)
+    findings = bisect_new(findings, _builds_before(before), out, config, log, earlier)
+    for verdict in (*(judged.verdict for judged in looked.added), *looked.changed.values()):
+        work.writer.append(verdict)
+        work.verdicts[verdict.trial] = verdict
+    return findings
 
 
 def _resolve_all(specs: Sequence[str], config: Config, console: Console) -> tuple[Build, ...]:
