@@ -51,7 +51,7 @@ def with_extra(case: Case, dealer: Dealer) -> Case:
             change |= {"freeze": [{"layer": layer, "at": 1, "until": 2}], "steps": max(3, case.steps)}
         case "bfloat16" | "float16" if not norm:
             change |= {"mixed": extra, "dtype": "float32", "optimizer": _plain(case), "clip": None}
-        case "xla" if loop == "custom" and not any(layer.op in ("lstm", "gru") for layer in case.layers):
+        case "xla" if loop != "custom" or not any(layer.op in ("lstm", "gru") for layer in case.layers):
             change["compiler"] = "xla"
         case "dropout" if len(case.layers) < MOST_LAYERS:
             change["layers"] = _with_dropout(case.layers)

@@ -144,7 +144,7 @@ def test_the_series_is_the_one_that_findings_were_made_from() -> None:
     Change the digest when the change is meant.
     """
     text = "\n".join(case.canonical() for framework in FRAMEWORKS for case in SAMPLE[framework])
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "abf9f5e89dcd9010"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "c59418064075adcd"
 
 
 @both

@@ -147,6 +147,7 @@ TABLE: list[tuple[str, Case, str, str]] = [
     ("lower precision, a sum", case(**LOW, reduction="sum"), "one_device", "on how many rows"),
     ("compiled", case(loop="fit", compiler="xla"), "mirrored(replicas=3)", ""),
     ("compiled, custom", case(compiler="xla"), "mirrored(replicas=3)", ""),
+    ("compiled, synchronised", case(compiler="xla", layers=SYNC), "mirrored(replicas=2)", "not yet supported"),
     ("compiled, one copy", case(compiler="xla"), "central_storage(replicas=2)", "runs on exactly one device"),
     ("compiled on a server", case(compiler="xla"), "parameter_server(workers=1)", "runs on exactly one device"),
     ("compiled on a mesh", case(compiler="xla"), "dtensor(replicas=2)", "plain SGD"),

@@ -63,6 +63,12 @@ def replica_obstacle(case: Case, replicas: int) -> str | None:
         return "the mean over replicas with unequal shares of a batch is not the mean over its rows"
     if drops(case):
         return "each replica draws its own zeros, and no document says from which state"
+    if case.compiler == "xla" and case.loop == "custom" and "sync_batch_norm" in case.ops():
+        return (
+            "a nested tf.function that contains a synchronization point, as the losses that XLA compiles do with "
+            'synchronised batch norm: "Such behaviors are not yet supported" '
+            "(tf.distribute.ReplicaContext.merge_call, 2.21)"
+        )
     if "batch_norm" in case.ops() and case.loop == "custom":
         if uneven:
             return "no document says which rows a replica gets of a batch that does not divide; batch norm sees them"
