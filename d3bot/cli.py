@@ -280,7 +280,7 @@ def compare(
     after: Annotated[Path, typer.Argument(metavar="RUN")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare two run folders trial by trial; exit 1 if the second fails where the first did not."""
+    """Compare two run folders trial by trial; exit 1 if the second fails as the first did not."""
     names = other_names([folder.finding for run_dir in (before, after) for folder in known_findings(run_dir)])
     compared = compare_folders(before, after, names)
     if as_json:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -213,7 +214,11 @@ def test_the_doctor_says_what_the_configuration_comes_to_and_what_must_be_mended
 def test_ctrl_c_keeps_everything_and_says_how_to_go_on(torch_build: Build, tmp_path: Path) -> None:
     chosen = ["--build", f"python:{torch_build.python}", "--seeds", "none", "--settings", "ddp(world=2)"]
     began = [sys.executable, "-m", "d3bot", "run", *chosen, "--fresh", "16", "--seed", "3", "--out", "out"]
-    with subprocess.Popen(began, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    # Whoever starts the tests in the background leaves SIGINT ignored, which a person's terminal does not.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        began, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=heard
+    ) as process:
         verdicts = tmp_path / "out" / "verdicts.jsonl"
         ends = time.monotonic() + 120
         while time.monotonic() < ends and not (verdicts.exists() and verdicts.read_bytes().count(b"\n") > 2):

@@ -3,10 +3,11 @@
 import secrets
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from rich.console import Console
@@ -96,20 +97,9 @@ def run_night(
     """
     check_globs(config.settings)
     began = time.monotonic()
-    resolved = _resolve_all(config.builds, config, console)
-    before = find_previous(config, out, resolved, teller(console))
-    builds = tuple(build.model_copy(update={"notes": (*build.notes, *_odd(before, build))}) for build in resolved)
-    for build in builds:
-        for note in _odd(before, build):
-            console.print(f"{build.label}: {note}", markup=False)
-    base = _base(config, before, builds, console)
-    stopwatch = Stopwatch()
+    told = _told(config, out, console)
     prune(config.cache, config.cache_gib, config.cache_days)
-    failed_before = _failed_before(before)
-    if resume:
-        work = _resumed(config, out, builds, before, failed_before, console)
-    else:
-        work = _started(config, out, builds, before, failed_before, stopwatch, changed)
+    work = _resumed(told) if resume else _started(told, changed)
     ends = began + 60 * config.minutes if config.minutes else None
     with work.writer, tempfile.TemporaryDirectory(prefix="d3bot-scripts-") as scripts, ExitStack() as pools:
         console.print(f"seed of the fresh cases: {work.run.seed}", highlight=False)
@@ -120,20 +110,59 @@ def run_night(
                 Path(scripts) / build.framework,
                 pace,
                 str(config.shard),
-                stopwatch,
+                work.stopwatch,
             )
-            for build in builds
+            for build in told.builds
         }
-        _run_trials(work, config, out, builds, before, failed_before, harnesses, stopwatch, console, ends)
-        findings = _look(work, config, out, builds, base, before, beside, harnesses, console) if look else []
-        if look and before:
+        _run_trials(told, work, harnesses, ends)
+        findings = _look(told, work, harnesses, beside) if look else []
+        if look and told.before:
             shown = {name for finding in findings for name in finding.names}
             failing = shown | {verdict.key for verdict in work.ordered if verdict.failing}
-            of_framework = {build.framework: build for build in builds}
-            gather(before.folder, of_framework, failing, shown, out, config.confirmations, config.shard)
-        run = work.run.model_copy(update={"timings": stopwatch.seconds})
-        seconds = round(run.seconds + time.monotonic() - began, 1)
-        return _finish(out, run, work.trials, work.ordered, findings, before, seconds, work.writer, config.templates)
+            of_framework = {build.framework: build for build in told.builds}
+            gather(told.before.folder, of_framework, failing, shown, out, config.confirmations, config.shard)
+        return _finish(told, work, findings, time.monotonic() - began)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a run was told, and what it starts from."""
+
+    config: Config
+    out: Path
+    console: Console
+    builds: tuple[Build, ...]
+    base: Build | None
+    before: Before | None
+
+    @property
+    def findings_before(self) -> list[Finding]:
+        """The findings of the run before."""
+        return self.before.findings if self.before else []
+
+    @property
+    def verdicts_before(self) -> Sequence[Verdict]:
+        """The verdicts of the run before."""
+        return self.before.loaded.verdicts if self.before else ()
+
+    @cached_property
+    def failed_before(self) -> FailedBefore:
+        """What failed in the run before, by which a few trials may stand for all of a key."""
+        if self.before is None:
+            return FailedBefore()
+        verdicts = {verdict.trial: verdict for verdict in self.verdicts_before}
+        return FailedBefore(verdicts, other_names(self.findings_before))
+
+
+def _told(config: Config, out: Path, console: Console) -> _Told:
+    """Resolve every build, and find the run to compare with; say what is odd about a build after that run's."""
+    resolved = _resolve_all(config.builds, config, console)
+    before = find_previous(config, out, resolved, teller(console))
+    builds = tuple(build.model_copy(update={"notes": (*build.notes, *_odd(before, build))}) for build in resolved)
+    for build in builds:
+        for note in _odd(before, build):
+            console.print(f"{build.label}: {note}", markup=False)
+    return _Told(config, out, console, builds, _base(config, before, builds, console), before)
 
 
 @dataclass
@@ -143,6 +172,7 @@ class _Work:
     run: Run
     writer: RunWriter
     costs: Costs
+    stopwatch: Stopwatch
     trials: list[Trial]
     held: list[Trial]
     """Trials that others stand for as long as those fail as before."""
@@ -155,102 +185,71 @@ class _Work:
         return [self.verdicts[trial.id] for trial in self.trials if trial.id in self.verdicts]
 
 
-def _started(
-    config: Config,
-    out: Path,
-    builds: tuple[Build, ...],
-    before: Before | None,
-    failed_before: FailedBefore,
-    stopwatch: Stopwatch,
-    changed: Sequence[str],
-) -> _Work:
+def _started(told: _Told, changed: Sequence[str]) -> _Work:
     """Plan a run and begin its folder; SpecError if there is nothing to run."""
+    config, stopwatch = told.config, Stopwatch()
     seed = config.seed if config.seed is not None else secrets.randbelow(2**31)
-    costs = costs_of(before)
+    costs = costs_of(told.before)
     with stopwatch.measure(GENERATE):
-        planned = plan_trials(config, builds, before, seed, costs, changed)
-    trials, held = failed_before.hold_back(planned)
+        planned = plan_trials(config, told.builds, told.before, seed, costs, changed)
+    trials, held = told.failed_before.hold_back(planned)
     if not trials and not config.minutes:
         raise SpecError("nothing to run: no case is applicable under the settings asked for; loosen --settings")
-    run = _new_run(config, out, builds, seed, before)
-    writer = RunWriter.create(out, run)
-    write_plan(out, trials, costs)
-    return _Work(run, writer, costs, trials, held, {})
+    run = _new_run(told, seed)
+    writer = RunWriter.create(told.out, run)
+    write_plan(told.out, trials, costs)
+    return _Work(run, writer, costs, stopwatch, trials, held, {})
 
 
-def _resumed(
-    config: Config,
-    out: Path,
-    builds: tuple[Build, ...],
-    before: Before | None,
-    failed_before: FailedBefore,
-    console: Console,
-) -> _Work:
+def _resumed(told: _Told) -> _Work:
     """Take up a run where it was left; SpecError if its builds were others."""
+    out = told.out
     writer, loaded = RunWriter.resume(out)
     run, trials, costs = loaded.run, load_plan(out), load_costs(out)
-    if [build.id for build in run.builds] != [build.id for build in builds]:
+    if [build.id for build in run.builds] != [build.id for build in told.builds]:
         writer.close()
         raise SpecError(f"{out}: was begun on other builds ({_labels(run.builds)}); choose another --out")
-    _, held = failed_before.hold_back(plan_trials(config, builds, before, run.seed, costs))
+    _, held = told.failed_before.hold_back(plan_trials(told.config, told.builds, told.before, run.seed, costs))
     held = [trial for trial in held if trial.id not in {planned.id for planned in trials}]
     verdicts = {verdict.trial: verdict for verdict in loaded.verdicts if verdict.kind != "no-data"}
-    console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
-    return _Work(run, writer, costs, trials, held, verdicts)
+    told.console.print(f"resuming {out}: {len(verdicts)} of {len(trials)} trials are there already", highlight=False)
+    return _Work(run, writer, costs, Stopwatch(), trials, held, verdicts)
 
 
-def _run_trials(
-    work: _Work,
-    config: Config,
-    out: Path,
-    builds: tuple[Build, ...],
-    before: Before | None,
-    failed_before: FailedBefore,
-    harnesses: dict[Framework, Harness],
-    stopwatch: Stopwatch,
-    console: Console,
-    ends: float | None,
-) -> None:
+def _run_trials(told: _Told, work: _Work, harnesses: Mapping[Framework, Harness], ends: float | None) -> None:
     """Run what is planned, then what nothing stands for any more, and new cases until the time `ends`."""
+    config = told.config
     total = None if ends else len(work.trials) - len(work.verdicts)
-    with Progress(console, total, 60 * config.minutes if config.minutes else None) as progress:
-        rounds = Rounds(harnesses, config.workers, work.writer, progress, failed_before, work.verdicts)
+    with Progress(told.console, total, 60 * config.minutes if config.minutes else None) as progress:
+        rounds = Rounds(harnesses, config.workers, work.writer, progress, told.failed_before, work.verdicts)
         while True:
             rounds.run(work.trials)
-            more = failed_before.released(work.held, rounds.verdicts)
+            more = told.failed_before.released(work.held, rounds.verdicts)
             work.held = [trial for trial in work.held if trial not in more]
             if ends and time.monotonic() < ends:
-                with stopwatch.measure(GENERATE):
-                    more += more_trials(config, builds, before, work.trials, rounds.verdicts, work.run.seed, work.costs)
+                with work.stopwatch.measure(GENERATE):
+                    more += more_trials(
+                        config, told.builds, told.before, work.trials, rounds.verdicts, work.run.seed, work.costs
+                    )
             if not more:
                 break
             work.trials = [*work.trials, *more]
             progress.grow(len(more))
-            write_plan(out, work.trials, work.costs)
+            write_plan(told.out, work.trials, work.costs)
         rounds.close()
     work.verdicts = rounds.verdicts
 
 
-def _look(
-    work: _Work,
-    config: Config,
-    out: Path,
-    builds: tuple[Build, ...],
-    base: Build | None,
-    before: Before | None,
-    beside: Sequence[Verdict],
-    harnesses: dict[Framework, Harness],
-    console: Console,
-) -> list[Finding]:
+def _look(told: _Told, work: _Work, harnesses: Mapping[Framework, Harness], beside: Sequence[Verdict]) -> list[Finding]:
     """Return the findings of a run, tried on the newest build and bisected; what was learnt on the way joins `work`."""
-    log = teller(console)
-    looked = _make_findings(config, out, work.run, base, before, beside, harnesses, work.trials, work.ordered, console)
+    log = teller(told.console)
+    looked = _make_findings(told, work, harnesses, beside)
     work.trials = [*work.trials, *(judged.trial for judged in looked.added)]
     if looked.added:
-        write_plan(out, work.trials, work.costs)
-    earlier = {name: finding for finding in _findings_before(before) for name in finding.names}
-    findings = recheck(looked.findings, builds, out, config, log)
-    findings = bisect_new(findings, _builds_before(before), out, config, log, earlier)
+        write_plan(told.out, work.trials, work.costs)
+    earlier = {name: finding for finding in told.findings_before for name in finding.names}
+    findings = recheck(looked.findings, told.builds, told.out, told.config, log)
+    findings = bisect_new(findings, _builds_before(told.before), told.out, told.config, log, earlier)
     for verdict in (*(judged.verdict for judged in looked.added), *looked.changed.values()):
         work.writer.append(verdict)
         work.verdicts[verdict.trial] = verdict
@@ -291,53 +290,37 @@ def _odd(before: Before | None, build: Build) -> tuple[str, ...]:
     return (*night_notes(old, build), *moved)
 
 
-def _failed_before(before: Before | None) -> FailedBefore:
-    if before is None:
-        return FailedBefore()
-    verdicts = {verdict.trial: verdict for verdict in before.loaded.verdicts}
-    return FailedBefore(verdicts, other_names(_findings_before(before)))
-
-
 def _labels(builds: Sequence[Build]) -> str:
     return ", ".join(build.label for build in builds)
 
 
-def _new_run(config: Config, out: Path, builds: tuple[Build, ...], seed: int, before: Before | None) -> Run:
+def _new_run(told: _Told, seed: int) -> Run:
     started = datetime.now(UTC)
     return Run(
         run=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
         started=started.isoformat(timespec="seconds"),
-        builds=builds,
-        environment=builds[0].environment,
+        builds=told.builds,
+        environment=told.builds[0].environment,
         seed=seed,
-        config=config.model_dump(mode="json", exclude={"cache"}),
-        previous=before.loaded.run.run if before else "",
+        config=told.config.model_dump(mode="json", exclude={"cache"}),
+        previous=told.before.loaded.run.run if told.before else "",
         version=__version__,
     )
 
 
 def _make_findings(
-    config: Config,
-    out: Path,
-    run: Run,
-    base: Build | None,
-    before: Before | None,
-    beside: Sequence[Verdict],
-    harnesses: dict[Framework, Harness],
-    trials: Sequence[Trial],
-    verdicts: Sequence[Verdict],
-    console: Console,
+    told: _Told, work: _Work, harnesses: Mapping[Framework, Harness], beside: Sequence[Verdict]
 ) -> Looked:
     """Return what came of the failures of a run: every build's are looked into for `finding_seconds`."""
-    by_id = {trial.id: trial for trial in trials}
-    cases = {trial.case.id: trial.case for trial in trials}
-    other = before.loaded.verdicts if before else beside
+    config, base = told.config, told.base
+    by_id = {trial.id: trial for trial in work.trials}
+    cases = {trial.case.id: trial.case for trial in work.trials}
+    other = told.verdicts_before if told.before else beside
     passed = {verdict.trial for verdict in other if verdict.kind == "pass"}
     there = {verdict.trial: verdict for verdict in beside}
-    known = _findings_before(before)
     everything = Looked()
     for framework, harness in harnesses.items():
-        mine = [verdict for verdict in verdicts if verdict.framework == framework]
+        mine = [verdict for verdict in work.ordered if verdict.framework == framework]
         own = [each for each in mine if each.trial not in there or not fails_alike(there[each.trial], each)]
         groups = [group for group in group_failing(own, cases, passed) if not group.catch_all]
         of_same = base if base is not None and base.framework == framework else None
@@ -345,11 +328,11 @@ def _make_findings(
             harness,
             groups,
             by_id,
-            Context(out, run.run, config.confirmations, of_same, mine, config.shrink_seconds),
-            [finding for finding in known if finding.case.framework == framework],
+            Context(told.out, work.run.run, config.confirmations, of_same, mine, config.shrink_seconds),
+            [finding for finding in told.findings_before if finding.case.framework == framework],
             config.workers,
             config.finding_seconds,
-            teller(console),
+            teller(told.console),
         )
         everything.findings += looked.findings
         everything.changed |= looked.changed
@@ -358,31 +341,27 @@ def _make_findings(
     return everything
 
 
-def _findings_before(before: Before | None) -> list[Finding]:
-    return before.findings if before else []
-
-
-def _finish(
-    out: Path,
-    run: Run,
-    trials: Sequence[Trial],
-    verdicts: Sequence[Verdict],
-    findings: Sequence[Finding],
-    before: Before | None,
-    seconds: float,
-    writer: RunWriter,
-    templates: Path | None = None,
-) -> Night:
+def _finish(told: _Told, work: _Work, findings: Sequence[Finding], seconds: float) -> Night:
+    """Write all that a finished run leaves; `seconds` come on top of those before it was resumed."""
+    out, verdicts = told.out, work.ordered
+    folder = told.before.folder if told.before else None
     blank = sum(verdict.kind == "no-data" for verdict in verdicts)
-    complete = len(verdicts) == len(trials) and blank <= MAX_NO_DATA * len(trials)
-    covered = record_coverage(out, before.folder if before else None, trials, verdicts)
-    counts = {"pairs": covered.pairs, "triples": covered.triples, **totals(verdicts)}
-    final = run.model_copy(update={"seconds": seconds, "complete": complete, **counts})
-    known = _findings_before(before)
-    names = other_names([*known, *findings])
-    changes = known_again(compare(before.loaded.verdicts if before else [], verdicts, names), names)
+    covered = record_coverage(out, folder, work.trials, verdicts)
+    final = work.run.model_copy(
+        update={
+            "timings": work.stopwatch.seconds,
+            "seconds": round(work.run.seconds + seconds, 1),
+            "complete": len(verdicts) == len(work.trials) and blank <= MAX_NO_DATA * len(work.trials),
+            "pairs": covered.pairs,
+            "triples": covered.triples,
+            **totals(verdicts),
+        }
+    )
+    names = other_names([*told.findings_before, *findings])
+    changes = known_again(compare(told.verdicts_before, verdicts, names), names)
     write_changes(out, final.previous, changes)
-    folder = before.folder if before else None
-    write_pages(out, final, trials, verdicts, changes, findings, known, folder, templates)
-    writer.finish(final)
+    write_pages(
+        out, final, work.trials, verdicts, changes, findings, told.findings_before, folder, told.config.templates
+    )
+    work.writer.finish(final)
     return Night(final, tuple(verdicts), tuple(changes), tuple(findings), out)

@@ -135,20 +135,30 @@ def other_names(findings: Iterable[Finding]) -> Names:
     return names
 
 
-def known_again(changes: Iterable[Change], names: Names = _NONE) -> list[Change]:
-    """Return the changes, in which a failure that the older run had under its key is still failing, not new.
+def all_names(keys: Iterable[str], names: Names = _NONE) -> set[str]:
+    """Return keys of an older run, and the names under which the same causes may stand in a newer one."""
+    known = {key for key in keys if key}
+    return known | {name for key in known for name in names.get(key, ())}
+
+
+def unless_known(change: ChangeClass, after_key: str, known: Collection[str], names: Names = _NONE) -> ChangeClass:
+    """Return the class of a change, where a failure that the older run had under its key is still failing, not new.
 
     Another case that fails by a cause known from the night before is the same bug seen again, for whoever counts and
-    for whoever reads.
+    for whoever reads.  `known` are all names of what the older run had.
     """
+    if change in NEWS and any(name in known for name in (after_key, *names.get(after_key, ()))):
+        return "still-failing"
+    return change
+
+
+def known_again(changes: Iterable[Change], names: Names = _NONE) -> list[Change]:
+    """Return the changes, in which nothing is new that the older run had under its key (see `unless_known`)."""
     changes = list(changes)
-    known = {change.before_key for change in changes if change.before_key}
-    known |= {name for key in known for name in names.get(key, ())}
+    known = all_names((change.before_key for change in changes), names)
     return sorted(
         (
-            change.model_copy(update={"change": "still-failing"})
-            if change.change in NEWS and ({change.after_key} | names.get(change.after_key, frozenset())) & known
-            else change
+            change.model_copy(update={"change": unless_known(change.change, change.after_key, known, names)})
             for change in changes
         ),
         key=_rank,

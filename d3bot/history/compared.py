@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
 
-from d3bot.history.changes import ORDER, Names, classify, still_shown
+from d3bot.history.changes import ORDER, Names, all_names, classify, still_shown, unless_known
 from d3bot.history.folder import load_header, read_verdicts
 from d3bot.history.previous import difference
 from d3bot.spec import FAILING, Change, ChangeClass, Framework, Kind, SpecError, Verdict
@@ -56,11 +56,13 @@ def compare_folders(before: Path, after: Path, names: Names | None = None) -> Co
     with _no_collector():
         old, new = _outcomes(before), _outcomes(after)
         shown = still_shown(old, new, names or {})
+        known = all_names((outcome.key for outcome in old.values()), names or {})
         counts: Counter[ChangeClass] = Counter()
         kept: dict[ChangeClass, list[Change]] = {name: [] for name in ORDER}
         for trial in old.keys() | new.keys():
             one, other = old.get(trial), new.get(trial)
             name = classify(one, other, names or {}, shown)
+            name = unless_known(name, other.key, known, names or {}) if other else name
             counts[name] += 1
             if len(kept[name]) < LISTED:
                 kept[name].append(_change(trial, name, one, other))

@@ -48,7 +48,7 @@ def test_recall_finds_a_planted_fault_in_both_columns(bench: Any) -> None:
     (row,) = bench("recall", "--faults", "faults", "--cap", "60")["faults"]
     assert row["id"] == "halved-shards"
     assert row["found"]
-    assert "fsdp2" in row["key"]
+    assert "grad-scaled" in row["key"]
 
 
 @long

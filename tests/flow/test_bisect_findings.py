@@ -210,6 +210,7 @@ def test_a_person_asks_at_the_terminal(
     place.finding()
     for name in ("URL", "TORCH", "TORCH_NIGHTLY"):
         monkeypatch.setenv(f"D3BOT_INDEX_{name}", place.toy.url)
+    monkeypatch.setenv("D3BOT_INDEX_PIP_CONFIG", "isolated")  # the machine's own may say what a torch must be
     monkeypatch.setenv("D3BOT_CACHE", str(place.config.cache))
     asked = ["bisect", str(place.run / "findings" / KEY), "--good", "2026-10-10", "--bad", "2026-10-13"]
     assert get_command(app).main(asked, standalone_mode=False) == 0
