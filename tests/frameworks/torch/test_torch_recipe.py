@@ -127,6 +127,13 @@ def with_(**changes: object) -> Case:
             "register_hook=False)",
         ),
         (
+            with_(in_backward=True, freeze=(Freeze(layer="a"),)),
+            "fsdp1(world=2)",
+            "optimizer.step()",
+            "_apply_optimizer_in_backward(torch.optim.SGD, [p for p in model.parameters() if p.requires_grad], "
+            "dict(lr=0.1), register_hook=False)",
+        ),
+        (
             with_(skips=(Skip(layer="c", at=1),)),
             "fsdp1(world=2)",
             "model.skipped = {1: ['c']}.get(step, [])",

@@ -83,8 +83,9 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
 
 def _in_backward(case: Case) -> str:
     options = optimizer_options(case.optimizer).removeprefix(", ")
+    trained = "[p for p in model.parameters() if p.requires_grad]" if case.freeze else "model.parameters()"
     return (
-        f"_apply_optimizer_in_backward({optimizer_class(case.optimizer)}, model.parameters(), dict({options}), "
+        f"_apply_optimizer_in_backward({optimizer_class(case.optimizer)}, {trained}, dict({options}), "
         "register_hook=False)"
     )
 
