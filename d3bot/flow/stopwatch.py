@@ -2,15 +2,15 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class Stopwatch:
     """Adds up seconds by name, of all threads together.  Thread-safe."""
 
-    def __init__(self, before: Mapping[str, float] | None = None):
-        self._seconds = dict(before or {})
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
         self._lock = threading.Lock()
 
     @contextmanager

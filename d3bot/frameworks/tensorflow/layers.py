@@ -66,10 +66,8 @@ def call(case: Case, layer: Layer, inputs: list[str], shapes: dict[str, Shape], 
     match layer.op:
         case "gelu":
             return f"keras.ops.gelu({x}, approximate=False)"
-        case "relu" | "tanh" | "sigmoid":
+        case "relu" | "tanh" | "sigmoid" | "softmax":
             return f"keras.ops.{layer.op}({x})"
-        case "softmax":
-            return f"keras.ops.softmax({x})"
         case "mixture":
             return mixed(x, inputs[1:])
         case "interaction":

@@ -24,6 +24,11 @@ def optimizer_options(optimizer: Optimizer) -> str:
     return options
 
 
+def if_trained(case: Case) -> str:
+    """Return the condition on a parameter `p` of a comprehension; empty where all of them train at first."""
+    return " if p.requires_grad" if any(item.at == 0 for item in case.freeze) else ""
+
+
 def parameter_groups(case: Case, model: ModelText) -> list[str]:
     """Return the groups that the optimizer is made with, one expression each; none if it takes all parameters alike."""
     if not case.groups:

@@ -10,7 +10,13 @@ from d3bot.frameworks.rendering import assemble, common_context
 from d3bot.frameworks.torch.families import FAMILIES
 from d3bot.frameworks.torch.loss import IGNORED, loss_of
 from d3bot.frameworks.torch.model import ModelText, model_text
-from d3bot.frameworks.torch.optimizer import added_groups, optimizer_class, optimizer_options, parameter_groups
+from d3bot.frameworks.torch.optimizer import (
+    added_groups,
+    if_trained,
+    optimizer_class,
+    optimizer_options,
+    parameter_groups,
+)
 from d3bot.spec import Case, Optimizer, Setting
 from d3bot.templates import environment
 
@@ -66,7 +72,7 @@ def render(case: Case, setting: Setting, docstring: str, view: View) -> Script:
         "copied_first": False,
         "in_backward": case.in_backward,
         "fused": "",
-        "if_trained": " if p.requires_grad" if any(item.at == 0 for item in case.freeze) else "",
+        "if_trained": if_trained(case),
         "local": False,
         "each": "",
         "made": "",

@@ -5,6 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.settings.common import (
+    EAGER,
     MIXED,
     ONE_DEVICE,
     case_obstacle,
@@ -38,7 +39,7 @@ FAMILY = Family(
         'operations (other than variable update operations) will be replicated across all GPUs" '
         "(tf.distribute.experimental.CentralStorageStrategy, 2.21)",
         reference="fit: the same fit on one device. Custom loop: the whole batch in one process.",
-        exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise. The noise bound.",
+        exact=EAGER + ". The noise bound.",
         breaks=(
             "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",
             "A batch with fewer rows than replicas.",

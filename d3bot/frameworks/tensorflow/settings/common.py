@@ -14,6 +14,8 @@ UPDATE_FIELDS = (
 )
 """Fields of a case that change the update: what writes the update out by itself has none of them."""
 
+EAGER = "Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise"
+"""Why no family is compared to the last bit; some add what was measured."""
 
 MIXED = "Lower precision with Adam, clipping, batch norm or a sum: one rounding in them has no bound."
 """What breaks every family that trains in lower precision; `case_obstacle` says which of it."""

@@ -6,6 +6,7 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.layers import BATCH_NORMS
 from d3bot.frameworks.tensorflow.settings.common import (
+    EAGER,
     EXTRAS_SOURCE,
     MIXED,
     case_obstacle,
@@ -98,8 +99,7 @@ FAMILY = Family(
         reference="fit: the same fit on one device. Custom loop: the whole batch in one process; with batch norm the "
         "replicas' rows one after the other, each with its own statistics, from which every copy of a moving "
         "statistic takes the mean over the replicas.",
-        exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise, as 94 of 96 passing "
-        "trials showed. The noise bound.",
+        exact=EAGER + ", as 94 of 96 passing trials showed. The noise bound.",
         breaks=(
             "fit with a batch that does not divide by the replicas: the mean of means is not the batch's mean.",
             "Batch norm with a batch that does not divide: which rows a replica gets is not documented.",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from d3bot.frameworks.base import Contract, Family
-from d3bot.frameworks.tensorflow.settings.common import MIXED, case_obstacle, rounding
+from d3bot.frameworks.tensorflow.settings.common import EAGER, MIXED, case_obstacle, rounding
 from d3bot.spec import Case, Setting
 
 
@@ -30,8 +30,7 @@ FAMILY = Family(
         'steps)" (keras.optimizers, 3.15)',
         reference="The whole batch of each step without a strategy; a schedule that is one of micro-batches goes as "
         "many of them a step.",
-        exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise, as 12 of 21 passing "
-        "trials showed. The noise bound.",
+        exact=EAGER + ", as 12 of 21 passing trials showed. The noise bound.",
         breaks=(
             "Accumulation of sums, of batches with ignored rows, and through batch norm: the micro-batches' average is "
             "not the batch's.",

@@ -5,6 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.settings.common import (
+    EAGER,
     MIXED,
     NO_ACCUMULATION,
     ONE_DEVICE,
@@ -75,8 +76,7 @@ FAMILY = Family(
         'Model.fit, currently only the DatasetCreator input type is supported" '
         "(tf.distribute.experimental.ParameterServerStrategy, 2.21)",
         reference="The whole batch of each step in one process.",
-        exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise, as 38 of 48 passing "
-        "trials showed. The noise bound.",
+        exact=EAGER + ", as 38 of 48 passing trials showed. The noise bound.",
         breaks=(
             'loop = "fit": under this strategy it takes a DatasetCreator only, which Keras 3 does not have.',
             "Partitioned variables on one server; with a recipe that changes the update, which Keras 3 does not do on "

@@ -5,7 +5,14 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.settings import mirrored
-from d3bot.frameworks.tensorflow.settings.common import MIXED, case_obstacle, replica_obstacle, replicas_of, rounding
+from d3bot.frameworks.tensorflow.settings.common import (
+    EAGER,
+    MIXED,
+    case_obstacle,
+    replica_obstacle,
+    replicas_of,
+    rounding,
+)
 from d3bot.spec import Case, Setting
 
 _STATISTICS = "each replica has moving statistics of its own, and a checkpoint holds one value of them"
@@ -62,7 +69,7 @@ FAMILY = Family(
         'summed when saving." (values_util.get_on_read_restore_ops, 2.21)',
         reference="The whole batch of each step in one process, never interrupted; the metric's mean is that of the "
         "losses of all rows so far.",
-        exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise. The noise bound.",
+        exact=EAGER + ". The noise bound.",
         breaks=(
             "fit, whose metrics start anew with every call; a single step.",
             "A batch with fewer rows than replicas.",

@@ -6,6 +6,7 @@ from typing import Any
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.tensorflow.settings.central_storage import STATISTICS
 from d3bot.frameworks.tensorflow.settings.common import (
+    EAGER,
     MIXED,
     ONE_DEVICE,
     case_obstacle,
@@ -74,7 +75,7 @@ FAMILY = Family(
         'training strategy." (tf_keras.layers.BatchNormalization, 2.21)',
         reference="fit, train_on_batch: the same call of tf_keras on one device. Custom loop: the whole batch in one "
         "process.",
-        exact="Nowhere: the reference runs eagerly, and the rewriting of a graph rounds otherwise. The noise bound.",
+        exact=EAGER + ". The noise bound.",
         breaks=(
             "fit and train_on_batch with a batch that does not divide by the replicas: the mean of means is not the "
             "batch's mean.",

@@ -5,7 +5,7 @@ from typing import Any
 
 from d3bot.frameworks.base import Contract, Family, Option
 from d3bot.frameworks.torch.model import model_text
-from d3bot.frameworks.torch.optimizer import optimizer_class, optimizer_options
+from d3bot.frameworks.torch.optimizer import if_trained, optimizer_class, optimizer_options
 from d3bot.frameworks.torch.settings.common import (
     EXACT,
     GROUP,
@@ -83,7 +83,8 @@ def _context(case: Case, setting: Setting) -> Mapping[str, Any]:
 
 def _in_backward(case: Case) -> str:
     options = optimizer_options(case.optimizer).removeprefix(", ")
-    trained = "[p for p in model.parameters() if p.requires_grad]" if case.freeze else "model.parameters()"
+    some = if_trained(case)
+    trained = f"[p for p in model.parameters(){some}]" if some else "model.parameters()"
     return (
         f"_apply_optimizer_in_backward({optimizer_class(case.optimizer)}, {trained}, dict({options}), "
         "register_hook=False)"
