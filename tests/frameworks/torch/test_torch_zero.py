@@ -36,6 +36,12 @@ def test_a_group_is_added_on_every_rank_or_the_rule_does_not_hold() -> None:
     assert obstacle(early, Setting.parse("zero1(world=2, join=initial)")) is None
 
 
+def test_a_rank_that_has_joined_cannot_shadow_two_reductions_a_step() -> None:
+    halves = case(batch=8, accumulate=2, steps=3)
+    assert "in turns" in (obstacle(halves, Setting.parse("zero1(world=2, join=effective)")) or "")
+    assert obstacle(halves, TWO) is None
+
+
 @pytest.mark.parametrize(
     ("optimizer", "setting", "written"),
     [

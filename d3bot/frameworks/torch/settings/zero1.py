@@ -23,8 +23,11 @@ from d3bot.spec import Case, Setting
 
 def obstacle(case: Case, setting: Setting) -> str | None:
     """Return why the promise of the sharded optimizer does not hold for this trial, or None."""
-    if setting.get("join", "none") != "none" and any(group.at > 0 for group in case.groups):
+    joins = setting.get("join", "none") != "none"
+    if joins and any(group.at > 0 for group in case.groups):
         return "a rank that has joined leaves the loop, and with it the call that adds a group on every rank"
+    if joins and case.accumulate > 1:
+        return "a rank that has joined shadows DDP and the optimizer in turns, not two reductions and then a step"
     return ddp.obstacle(case, setting)
 
 
@@ -61,11 +64,13 @@ FAMILY = Family(
         "1 / world_size parameters and hence only needs to keep 1 / world_size optimizer states. After parameters are "
         "updated locally, each rank will broadcast its parameters to all other peers to keep all model replicas in the "
         'same state."; "process_group: torch.distributed ProcessGroup (default: dist.group.WORLD ...)" '
-        "(torch.distributed.optim.ZeroRedundancyOptimizer, 2.13)",
+        '(torch.distributed.optim.ZeroRedundancyOptimizer, 2.13); "These hooks should shadow the collective '
+        'communications of non-joined processes"; "their hooks are iterated over in the given order" '
+        "(torch.distributed.algorithms.Join, 2.13)",
         reference="As ddp's: the ranks' shards one after the other in one process, each loss divided by the world "
         "size, and one plain optimizer. A rank that has joined adds nothing." + RECIPE,
         exact=EXACT,
-        breaks=(*ddp.FAMILY.contract.breaks[:11], "join: a group that is added in mid-training."),
+        breaks=(*ddp.FAMILY.contract.breaks[:11], "join: a group that is added in mid-training; micro-batches."),
         excluded={
             **ddp.FAMILY.contract.excluded,
             "cast": "ZeroRedundancyOptimizer only supports using the same dense type for all parameters",
